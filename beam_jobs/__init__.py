@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if sys.platform in ("win32", "cygwin"):
-    import readers.format  # noqa: F401  Its parent refuses these systems, in one line.
+    import readers.format  # noqa: F401  Its parent reports an unsupported system in one line.
 
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
 
@@ -67,8 +67,8 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name):
-        # Everything else is imported only when needed, so that the command shows at once that it
-        # starts, and can report in one line which package is not installed.
+        # Everything else is imported only when needed, so that the command starts at once, and can
+        # report a package that is not installed in one line.
         if name in _MODULES:
             return getattr(importlib.import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")

@@ -31,7 +31,7 @@ _PACKAGES = {
 # The compiled part, whose error says what to type.
 _KERNEL = "readers.format.compiled.kernel"
 
-# Seconds before which a command says nothing about its progress.
+# Seconds before a command prints its first line of progress.
 _QUIET = 2.0
 
 
@@ -78,7 +78,7 @@ def show(text: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the job that `arguments`, those after `beam-shards`, name; returns the exit code."""
+    """Runs the command in `arguments`, which follow `beam-shards`; returns the exit code."""
     as_json = "--json" in arguments
     try:
         # Help and mistakes need no Beam.
@@ -155,7 +155,7 @@ def worker() -> int:
 
 
 class _Stderr(io.FileIO):
-    """Drops what cannot be written, as to a full disk or to `head`: such a line does not end the job."""
+    """A stream that drops what cannot be written, as to a full disk or to `head`, so that the job goes on."""
 
     def write(self, data: ReadableBuffer) -> int:
         try:
@@ -167,7 +167,7 @@ class _Stderr(io.FileIO):
 def _open_streams() -> None:
     """Opens stdout and stderr if they are closed, as by `2>&-`; makes stderr a stream that does not fail.
 
-    Otherwise the next file, such as a shard, gets the number of a closed one, and what a library prints.
+    Otherwise the next opened file, such as a shard, takes the number of a closed stream, and gets its prints.
     """
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -191,7 +191,7 @@ def program(run: Callable[[list[str]], int] = main) -> int:
     try:
         os.getcwd()
     except OSError:
-        message = "the working directory does not exist any more; change to another one"
+        message = "the working directory no longer exists; change to another one"
         return failed(message, 2, "--json" in arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or a locale in ASCII cannot show all labels.

@@ -1,4 +1,4 @@
-"""Columns of numbers and of byte strings, and the one format in which a Beam element carries them."""
+"""Columns of numbers and of byte strings, and the format in which Beam elements carry them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# Byte strings that are copied at once: each is an object of its own meanwhile, of 33 bytes and its spans.
+# Byte strings that are copied at once: meanwhile each is a separate object of 33 bytes, with its spans.
 _AT_ONCE = 1 << 16
 
 

@@ -1,8 +1,8 @@
-"""The errors that end a job, and how their messages survive a runner.
+"""The errors that fail a job, and how their messages survive a runner.
 
 A runner passes only the text of an exception to the driver, usually at the end of a traceback, whose
-last line names the class and the message. `find_job_error` finds both. It looks at the beginnings of
-lines alone: within a line, a name of a file or folder could read like an error of this module.
+last line names the class and the message. `find_job_error` finds both. It looks only at the beginnings
+of lines: within a line, the name of a file or folder could read like an error of this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IN_A_TRACEBACK = re.compile(
 
 
 class JobError(Exception):
-    """An error that ends the job.
+    """An error that fails the job.
 
     Attributes:
         message: Its text, on one line.
@@ -45,25 +45,25 @@ class DataError(JobError):
 
 
 def loss_error(what: str, found: int | None = None, expected: int | None = None) -> DataError:
-    """The error of a runner that has lost or repeated something, given how many arrived if that is known."""
+    """The error of a runner that lost or repeated something; states how many arrived if that is known."""
     counts = "" if found is None else f": {found} of {expected} arrived"
     return DataError(
-        f"the runner lost or repeated {what}{counts}; no dataset was written, run the job again"
+        f"the runner lost or repeated {what}{counts}; no dataset was written, run the same command again"
     )
 
 
 class TakenError(DataError):
-    """A file of other bytes has the name of a new one."""
+    """A file with the name of a new one has other bytes."""
 
 
 class UsageError(JobError):
-    """A mistake of the user: an option, an input or an output that makes no sense."""
+    """A user's mistake: an option, an input or an output that is not valid."""
 
     exit_code = 2
 
 
 class CompleteError(JobError):
-    """The job has nothing to do: it has completed its dataset before."""
+    """The job has nothing to do: an earlier run completed its dataset."""
 
     exit_code = 0
 
@@ -86,8 +86,8 @@ def did_you_mean(name: str, names: Iterable[str], before: str = "", after: str =
 
     Args:
         name: The unknown name.
-        names: Those that are known, best first.
-        before, after: What stands around a name, such as `--`.
+        names: The known names, best first.
+        before, after: Text around a name, such as `--`.
     """
     import difflib  # A name is rarely wrong.
 

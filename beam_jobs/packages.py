@@ -60,6 +60,6 @@ def check_crc32c() -> None:
 
     if not crc32c_is_native():
         raise UsageError(
-            "google-crc32c has no native code here, which makes every checksum a thousand times "
+            "google-crc32c has no native code here, which makes checksums a thousand times "
             "slower; reinstall it: pip install --force-reinstall google-crc32c"
         )

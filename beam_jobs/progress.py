@@ -1,10 +1,10 @@
 """The progress of a job: a bar on a terminal, otherwise plain lines; and the time of each phase.
 
-Nothing is shown in the first seconds. Then a plain line appears when a phase that counts something begins, and
-every few seconds.
+Nothing is shown in the first seconds. Then a plain line appears every few seconds, and when a phase that counts
+something begins.
 
-Steps report progress from any thread. A process without a display, such as an engine's worker, reports to
-whatever `report_to` names, or to nothing.
+Steps report progress from any thread. A process without a display, such as an engine's worker, reports to the
+argument of `report_to`, or nowhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 tqdm.monitor_interval = 0  # no thread that only redraws bars
 
-# Seconds in which a command shows no progress: it may have ended by then.
+# Seconds without progress lines: the command may have ended by then.
 QUIET_SECONDS = 2.0
 
 # Seconds between plain lines: an hour of log has 360 of them.
@@ -36,11 +36,11 @@ def progress_line(
 
     Args:
         phase: The phase's name.
-        done: What is finished.
-        total: What there is to do; 0 if that is unknown.
+        done: The finished amount.
+        total: The whole amount; 0 if unknown.
         unit: The unit of both; "B" for bytes.
-        rate: Units per second; 0 if that is unknown.
-        rejected: How many inputs are rejects.
+        rate: Units per second; 0 if unknown.
+        rejected: The number of rejected inputs.
     """
     from readers.format.display import format_bytes  # Not before the first line of all.
 
@@ -58,7 +58,7 @@ def progress_line(
 
 
 def time_left(rest: float, rate: float) -> str:
-    """How long the rest takes at a rate a second, as `05:00 left`."""
+    """The time for the rest at a rate per second, as `05:00 left`."""
     return f"{tqdm.format_interval(max(rest, 0) / rate)} left"
 
 
@@ -147,7 +147,7 @@ class _Display:
 class Relay:
     """Sends the progress of this process to the process that shows it.
 
-    If that has died, `advance` raises OSError: what this process does is of no use any more.
+    If that process has died, `advance` raises OSError, because nobody needs the work any more.
 
     Args:
         send: Sends a list of (phase, amount, rejected).
@@ -159,7 +159,7 @@ class Relay:
         self._next = 0.0
 
     def expect(self, phase: str, total: int, unit: str) -> None:
-        """Does nothing, like `begin`: the other process knows."""
+        """Does nothing, like `begin`: the other process knows the totals."""
 
     def begin(self, phase: str) -> None: ...
 
@@ -171,7 +171,7 @@ class Relay:
             self.send()
 
     def send(self) -> None:
-        """Sends what was not sent yet."""
+        """Sends the rest."""
         with self._lock:
             steps, self._steps = self._steps, {}
             self._next = time.monotonic() + _RELAY_SECONDS
@@ -180,7 +180,7 @@ class Relay:
 
 
 class Reported(Protocol):
-    """What the progress of a process is reported to, in the words of the functions below."""
+    """A receiver of the progress of a process, with methods named like the functions below."""
 
     def expect(self, phase: str, total: int, unit: str) -> None: ...
 
@@ -226,8 +226,8 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
 
     Args:
         phase: The phase's name.
-        amount: What is finished, in the unit that `expect` states.
-        rejected: How many inputs of this amount are rejects.
+        amount: The finished amount, in the unit of `expect`.
+        rejected: The number of rejected inputs in it.
     """
     shown = _display or _reported
     if shown:
@@ -238,7 +238,7 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
 def display(
     stream: TextIO, line_seconds: float = _LINE_SECONDS, quiet_seconds: float = QUIET_SECONDS
 ) -> Iterator[dict[str, float]]:
-    """Shows progress on a stream while the context is open, after some seconds in which nothing is shown.
+    """Shows progress on a stream while the context is open, except in the first seconds.
 
     Yields:
         The seconds of each phase, in the order in which they began; complete when the context closes.

@@ -1,1 +1,1 @@
-"""The command line: flags become a checked command, and its result is printed."""
+"""The command line: parses and checks flags, runs the command, and prints its result."""

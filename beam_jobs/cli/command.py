@@ -1,4 +1,4 @@
-"""From flags to a checked command: ask Beam, and look at inputs and output."""
+"""Makes a checked command of flags: asks Beam, and looks at inputs and output."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Command:
         job: Defines the records.
         output: The dataset.
         beam: Beam's own options.
-        processes: Processes that load and encode, in each of the runner's workers.
-        drops: Which duplicates are dropped, by one search after another.
+        processes: The number of processes that load and encode in each of the runner's workers.
+        drops: The duplicates to drop, one entry for each search.
         follow: How a job on another engine is followed; None on this machine.
     """
 
@@ -90,10 +90,10 @@ class Command:
 
 
 def parse_command(arguments: Sequence[str]) -> Command:
-    """The command of a command line, after a look at its inputs and output; nothing is written.
+    """Parses a command line, and checks it against its inputs and output; writes nothing.
 
     Raises:
-        UsageError: A mistake that can be seen before the pipeline runs.
+        UsageError: There is a mistake that shows before the pipeline runs.
     """
     flags = parse_flags(with_config(arguments))
     flags.validate()
@@ -101,7 +101,7 @@ def parse_command(arguments: Sequence[str]) -> Command:
 
 
 def command_of(flags: CommandFlags) -> Command:
-    """The command that valid flags mean, after a look at inputs and output; nothing is written.
+    """Makes the command of valid flags, and checks it against its inputs and output; writes nothing.
 
     Raises:
         UsageError: The flags do not fit the inputs, the output or the engine.
@@ -110,7 +110,7 @@ def command_of(flags: CommandFlags) -> Command:
     rest = (*engine_flags(run.engine, flags.beam), *flags.beam)
     options = _beam_options(rest)
     if run.dry_run and not on_this_machine(options):
-        raise UsageError("a dry run always runs on this machine: drop --engine and --runner")
+        raise UsageError("a dry run always runs on this machine: drop --engine or --runner")
     _check_early_end(run, options)
     if run.report and (problem := unwritable(Path(run.report))):
         raise UsageError(f"--report {run.report}: {problem}")
@@ -145,29 +145,29 @@ def command_of(flags: CommandFlags) -> Command:
 
 
 def _check_early_end(flags: RunFlags, options: PipelineOptions) -> None:
-    """Refuses to look at a dataset before it is there, and to leave a job that would end with the command."""
+    """Raises UsageError if the command ends before a dataset that it should check, or if it would end its job."""
     early = ends_early(options)
     for name in ("check", "report") if early else ():
         if getattr(flags, name):
             raise UsageError(
-                f"--{name}: with {early} the command ends before the dataset is complete; drop one, and "
-                f"run `beam-shards {name} DIR` when the job has ended"
+                f"--{name}: with {early} the command ends before the dataset is complete; drop one of the two, "
+                f"and run `beam-shards {name} DIR` when the job has ended"
             )
     portable = options.view_as(PortableOptions)
     if early == NO_WAIT and not on_dataflow(options):
         if portable.job_endpoint in (None, "", "embed"):
             raise UsageError(
-                f"{NO_WAIT}: the job service that Beam starts ends with the command: add --job_endpoint "
-                "HOST:PORT of one that runs"
+                f"{NO_WAIT}: Beam's job service ends with the command: add --job_endpoint HOST:PORT of a job "
+                "service that is running"
             )
         if portable.environment_type == "LOOPBACK":
             raise UsageError(
-                f"{NO_WAIT}: the workers of --environment_type LOOPBACK end with the command"
+                f"{NO_WAIT}: the workers of --environment_type LOOPBACK end with the command: drop one of the two"
             )
 
 
 def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Follow:
-    """How a job on another engine is followed; gives it a name of its own unless it has one."""
+    """How a job on another engine is followed; names the job if it has no name yet."""
     google = options.view_as(GoogleCloudOptions)
     google.job_name = google.job_name or job_name(flags.name, output.directory)
 
@@ -185,14 +185,14 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
 
 
 class _BeamParser(argparse.ArgumentParser):
-    """argparse that reports a mistake as a `UsageError` of one line."""
+    """An argument parser that reports a mistake as a `UsageError` of one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
 
 def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
-    """Beam's options; a value that one cannot have is refused, where Beam would end the program."""
+    """Parses Beam's options; raises UsageError for an invalid value, where Beam would exit."""
     parser = _BeamParser(add_help=False, allow_abbrev=False)
     for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
         if "_add_argparse_args" in vars(kind):
@@ -204,7 +204,7 @@ def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
 def _drops(
     equal: bool, threshold: str, keep_out: str, job: Job, feature_names: Mapping[str, str]
 ) -> tuple[NearRules, ...]:
-    """Which duplicates a job drops: texts that equal others, those of `--drop_near_duplicates`, and of `--keep_out`."""
+    """The duplicates to drop: equal texts, and those of `--drop_near_duplicates` and `--keep_out`."""
     if not (equal or threshold or keep_out):
         return ()
     compared = job.compared

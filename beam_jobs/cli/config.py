@@ -16,7 +16,7 @@ def with_config(arguments: Sequence[str]) -> list[str]:
     """The arguments, with the flags of `--config FILE` that they do not give themselves.
 
     Raises:
-        UsageError: The file cannot be read, or holds something else than flags of one job.
+        UsageError: The file cannot be read, or holds anything but flags of one job.
     """
     path, rest = "", list[str]()
     left = iter(arguments)
@@ -42,7 +42,7 @@ def with_config(arguments: Sequence[str]) -> list[str]:
 
 
 def _set_beam_options(arguments: Sequence[str]) -> None:
-    """Lets Beam's filesystems have the options that a store needs."""
+    """Gives Beam's filesystems the options of a store."""
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -67,7 +67,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
         ) from None
     except RecursionError:
         raise UsageError(
-            f"--config {path}: lists in lists: expected text, or a list of texts"
+            f"--config {path}: a list in a list: expected text, or a list of texts"
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"--config {path}: {error}") from None
@@ -79,7 +79,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
         found = {name: value for name, value in stated.items() if name not in facts}
     if not isinstance(found, dict):
         raise UsageError(
-            f"--config {path}: expected lines such as seed: 1, with a flag's name each"
+            f"--config {path}: expected lines of a flag's name and its value, such as seed: 1"
         )
     return found, of_manifest
 
@@ -112,7 +112,7 @@ def _once_each(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    """A value for an error; short, whatever it holds: a few bytes of YAML may mean a billion values."""
+    """A value as an error shows it: cut short, because a few bytes of YAML may mean a billion values."""
     return value[:80] if isinstance(value, str) else reprlib.repr(value)[:80]
 
 
@@ -126,12 +126,12 @@ def _job(path: str, typed: str, stated: str) -> str:
             f"--config {path}: expected a job, {', '.join(jobs)}: add a line such as job: images{found}"
         )
     if stated not in ("", job):
-        raise UsageError(f"--config {path}: its job is {stated}, the command's is {job}")
+        raise UsageError(f"--config {path}: it is for the job {stated}, and the command is {job}")
     return job
 
 
 def _arguments(path: str, job: str, values: Mapping[str, Any], of_manifest: bool) -> Iterator[str]:
-    """Yields the arguments that mean the values of a file.
+    """Yields the values of a file as arguments.
 
     A manifest may come from anybody: it may not say where a job runs, what else it writes, or which code it runs.
     """
@@ -143,7 +143,9 @@ def _arguments(path: str, job: str, values: Mapping[str, Any], of_manifest: bool
     for name, value in values.items():
         if name not in names:
             if name in typed_only:
-                raise UsageError(f"--config {path}: type --{name} on the command line")
+                raise UsageError(
+                    f"--config {path}: give --{name} on the command line, not in a file"
+                )
             hint = did_you_mean(name, names) or "; Beam's options stay on the command line"
             raise UsageError(f"--config {path}: {_shown(name)} is not a flag of {job}{hint}")
         flag = declared[name]

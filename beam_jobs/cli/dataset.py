@@ -1,4 +1,4 @@
-"""The flags that say what is written: splits, shards, and the output directory."""
+"""The flags of the dataset: splits, shards, and the output directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def threshold_of(text: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(
-            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 of texts or 0.9 of pictures and "
+            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 for texts, or 0.9 for pictures and "
             "recordings"
         ) from None
 
@@ -68,38 +68,37 @@ class DatasetFlags(Flags):
     splits: str = flag(
         ONE_SPLIT,
         "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
-        "--split_column names alone",
+        "--split_column only names",
         metavar="NAME=SHARE,…",
         everyday=True,
     )
     folds: str = flag(
         "",
-        "K splits for cross-validation, fold0 to fold{K-1}, instead of --splits: of equal size, exact to "
-        "one record, or with --group_by and --stratify as exact as these allow",
+        "K splits of equal size for cross-validation, fold0 to fold{K-1}, instead of --splits; exact to one "
+        "record, or with --group_by and --stratify as exact as the groups and labels allow",
         metavar="K",
         check="plan.placement:Splits.folds",
         excludes="splits",
     )
     exact_splits: bool = flag(
         False,
-        "give every split its share of all records, exact to one record; one more input may then move "
-        "others to another split",
-        unset="a hash of each key decides, so shares are exact to about one percent of a few thousand "
-        "records, and each record stays in its split whatever the others are",
+        "give every split its exact share of the records, to within one; a new input may then move other "
+        "records to another split",
+        unset="the hash of each key chooses its split, so with a few thousand records the shares are off by "
+        "about 1%, and new inputs never move a record to another split",
     )
     split_column: str = flag(
         "",
         "the column that names the split of each record",
-        unset="a hash of each key decides",
+        unset="the hash of each key chooses its split",
         excludes="folds exact_splits group_by stratify",
     )
     group_by: str = flag(
         "",
-        "keep records together in one split if they share this: a column, or a part of their keys "
-        "given by a regular expression such as 'subj(\\d+)', whose first group counts (without "
-        "parentheses all that it matches). Groups are dealt to the splits by their sizes, as exactly "
-        "as these allow",
-        unset="each record, or with --window each recording or text, is assigned by itself",
+        "keep records in one split if they share the value of a column, or the part of their keys that "
+        "matches a regular expression such as 'subj(\\d+)' (its first group, or without parentheses the "
+        "whole match). The shares are as close as the sizes of the groups allow",
+        unset="each record is assigned to a split separately, or with --window each recording or text",
         metavar="REGEX|column:NAME",
         check="plan.placement:Groups.parse",
         everyday=True,
@@ -119,56 +118,55 @@ class DatasetFlags(Flags):
     )
     seed: int = flag(0, "determines splits and order", check="plan.placement:check_seed")
     on_reject: Literal["skip", "fail"] = flag(
-        "skip", "if an input cannot become a record, skip it and list it in rejects/, or fail"
+        "skip", "skip inputs that cannot become records and list them in rejects/, or fail"
     )
     max_rejects: str = flag(
         "",
-        "fail without a dataset if more inputs are rejected: a number, a share of all inputs such as 0.2, or all for "
-        "any number; the shards that are done stay, and the same command with a higher limit keeps them",
-        unset="5 % of at least 10 inputs",
+        "fail without a dataset if more inputs than this are rejected: a number, a share of all inputs such as 0.2, "
+        "or all for no limit; the same command with a higher limit keeps the shards that are done",
+        unset="5% of the inputs; no limit for fewer than 10 inputs, unless all are rejected",
         metavar="N|SHARE|all",
         check="records.rejects:MaxRejects.parse",
         stated=False,
     )
     max_record_bytes: str = flag(
         "256MiB",
-        "reject an input that takes more bytes in memory, packed or not; a process needs some four times "
+        "reject inputs that take more bytes in memory, packed or unpacked; a process needs about four times "
         "as much. At most 2GiB",
         metavar="SIZE",
         check=bytes_of,
     )
     map: str = flag(
         "",
-        "a function that makes the features of each record: module:function(features, info) -> features, called "
-        "after windows and resampling; the module is a .py file in the current folder, or installed here and on "
-        "every worker. See docs/inputs.md",
+        "a function (features, info) -> features that changes each record, after windows and resampling; its "
+        "module is a .py file in the current folder, or installed here and on every worker. See docs/inputs.md",
         unset="the features of the job",
         metavar="MODULE:FUNCTION",
     )
     map_schema: str = flag(
         "",
-        "features that the function of --map returns, such as mel=float32[None,80],loud=bool",
-        unset="those of the first records",
+        "the features that the function of --map returns, such as mel=float32[None,80],loud=bool",
+        unset="learned from the first records",
         metavar="NAME=DTYPE[SIZES],…",
         check="records.mapping:parse_map_schema",
         needs="map",
     )
     drop_near_duplicates: str = flag(
         "",
-        "drop records that are nearly the same as one before them in the global order: a similarity such as 0.8 "
-        "of texts, or 0.9 of pictures and recordings; 1 drops what is the same. They are counted, not rejected",
+        "drop records that are at least this similar to an earlier one in the global order, such as 0.8 for "
+        "texts, or 0.9 for pictures and recordings; 1 drops equal ones. They are counted, not rejected",
         unset="keep all",
         metavar="THRESHOLD",
         check=threshold_of,
     )
     keep_out: str = flag(
         "",
-        "drop records that are nearly the same as one in these datasets, such as a test set: at the threshold of "
-        "--drop_near_duplicates, or 0.8 of texts and 0.9 of pictures and recordings",
+        "drop records that are nearly the same as one in these datasets, such as a test set; the threshold is that "
+        "of --drop_near_duplicates, else 0.8 for texts and 0.9 for pictures and recordings",
         metavar="DIR,…",
     )
     overwrite: bool = flag(
-        False, "replace a dataset in --output", unset="refuse to", everyday=True, stated=False
+        False, "replace a dataset in --output", unset="fail", everyday=True, stated=False
     )
 
     def validate(self) -> None:
@@ -187,7 +185,7 @@ class DatasetFlags(Flags):
             Splits.parse(self.splits)
         elif self.given("splits") and "=" in self.splits:
             raise UsageError(
-                f"--splits {self.splits}: with --split_column the column decides: give names alone, "
+                f"--splits {self.splits}: --split_column determines the shares: give only names, "
                 "such as train,val,test"
             )
 
@@ -199,7 +197,7 @@ class DatasetFlags(Flags):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that decide the splits of records."""
+        """The columns that determine the splits of records."""
         from beam_jobs.plan.placement import Groups
 
         return tuple(filter(None, (Groups.parse(self.group_by).column, self.split_column)))
@@ -216,7 +214,7 @@ class DatasetFlags(Flags):
 
     @property
     def exact(self) -> Exact:
-        """What every split gets its exact share of."""
+        """The unit of which every split gets its exact share."""
         return "records" if self.folds or self.exact_splits else ""
 
     def note(self, job: Job) -> str:
@@ -232,7 +230,7 @@ class DatasetFlags(Flags):
         return {}
 
     def facts(self, splits: Splits) -> dict[str, Any]:
-        """Facts about the splits that the manifest states beside the flags."""
+        """Facts about the splits that the manifest states in addition to the flags."""
         return {}
 
     def make_output(
@@ -291,14 +289,14 @@ class EncodedDatasetFlags(DatasetFlags):
 
     stratify: bool = flag(
         False,
-        "give every split its share of each label's records, exact to one record; whole groups of "
-        "--group_by, and windows of one recording or text, as exactly as their sizes and labels allow",
+        "give every split its exact share of each label's records, to within one; groups of --group_by and "
+        "windows of a recording or text stay together, so their shares are as close as their sizes allow",
         unset="labels do not affect the splits",
     )
     names: str = flag(
         "",
-        "names of features in the Examples, such as image=image_raw,label=labels",
-        unset="their own names",
+        "other names for features in the Examples, such as image=image_raw,label=labels",
+        unset="the names of the job",
         metavar="FEATURE=NAME,…",
     )
 
@@ -309,7 +307,9 @@ class EncodedDatasetFlags(DatasetFlags):
         if self.stratify and "label" not in job.schema:
             raise UsageError("--stratify: the records have no label: add --label")
         if self.stratify and job.schema["label"].shape:
-            raise UsageError("--stratify: records with several labels belong to several shares")
+            raise UsageError(
+                "--stratify: expected one label per record, these have several: drop it"
+            )
         if self.split_column and self.splits == ONE_SPLIT:
             found = split_names(job.inputs, self.split_column)
             return Splits.named(found, self.split_column)

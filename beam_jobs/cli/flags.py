@@ -42,10 +42,10 @@ class Flag:
         metavar: The name of the value in the help.
         choices: The values that it may have; empty for any.
         least: The smallest number that it may be.
-        check: Raises UsageError, with what was found and expected, for a value that is wrong: a function of the
-            value, or its name below `beam_jobs` and further arguments, such as "plan.placement:Splits.folds", which
-            is imported when the flag is given. The default is not checked.
-        needs: The flags without all of which this one changes nothing, such as "boxes masks".
+        check: Raises UsageError for a wrong value, with what was found and expected: a function of the value, or
+            its name below `beam_jobs` and further arguments, such as "plan.placement:Splits.folds", which is
+            imported when the flag is given. The default is not checked.
+        needs: This flag changes nothing without one of these, such as "boxes masks".
         excludes: The flags that cannot be combined with this one.
         everyday: Whether the short help shows it.
         stated: Whether the manifest states it, because the dataset depends on it.
@@ -130,7 +130,7 @@ def flag(default: T, description: str, *, unset: str = "", **how: Any) -> T:
     Args:
         default: The value without the flag.
         description: The help text, to which the default is added.
-        unset: What happens without the flag, if the default's text, `none` or `off`, does not say it.
+        unset: What happens without the flag, if the default, `none` or `off`, does not show it.
         how: Attributes of `Flag`.
     """
     usual = "off" if default is False else "none" if default in (None, "", []) else default
@@ -192,12 +192,12 @@ class Flags(abc.ABC):
             needs = field.metadata.get("needs", "").split()
             if needs and not any(map(self.given, needs)):
                 raise UsageError(
-                    f"{self.typed(field.name)}: this changes nothing without {_either(needs)}: add "
+                    f"{self.typed(field.name)}: it has no effect without {_either(needs)}: add "
                     f"{'it' if len(needs) == 1 else 'one'}, or drop --{field.name}"
                 )
             for other in filter(self.given, field.metadata.get("excludes", "").split()):
                 raise UsageError(
-                    f"{self.typed(field.name)}: this cannot be combined with {self.typed(other)}: drop one"
+                    f"{self.typed(field.name)}: it cannot be combined with {self.typed(other)}: drop one"
                 )
 
     def typed(self, name: str) -> str:
@@ -226,14 +226,14 @@ def _flag(field: dataclasses.Field[Any], kind: Any, stated: bool) -> Flag:
 
 
 class JobFlags(Flags):
-    """The flags that say what a job reads and what its records are."""
+    """The flags that choose what a job reads and what its records are."""
 
     @abc.abstractmethod
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> Job:
         """The job, after a look at its inputs.
 
         Args:
-            columns: Columns that decide the splits of records.
+            columns: Columns that determine the splits of records.
             output: The output directory, whose files are never inputs.
             max_bytes: The most bytes that an input may take in memory.
 
@@ -273,8 +273,8 @@ class RunFlags(Flags):
     )
     engine_page: str = flag(
         "",
-        "the page of Flink's JobManager (port 8081), which is asked whether an earlier job of the output runs, and "
-        "whether this one does; Ctrl-C cancels the job there",
+        "the address of Flink's JobManager (port 8081), which shows whether this job, or an earlier one with the "
+        "same output, is running; Ctrl-C cancels the job there",
         unset="--flink_master, or this port of the job service's machine",
         metavar="URL",
     )
@@ -285,31 +285,31 @@ class RunFlags(Flags):
     )
     json: bool = flag(
         False,
-        "print one JSON object on stdout, of what the table shows, the reasons of rejects, warnings, the "
-        "seconds of each phase, the exit code, and the error of a job that failed",
+        "print one JSON object on stdout: the table, the reasons of rejects, warnings, the seconds of each "
+        "phase, the exit code, and the error of a failed job",
         unset="a table",
     )
     report: str = flag(
         "",
-        "write a report on the dataset: one HTML file on this machine, as `beam-shards report` does",
+        "write a report on the dataset, one HTML file on this machine; `beam-shards report` writes it later",
         metavar="FILE",
         everyday=True,
     )
     check: bool = flag(
         False,
-        "look for what may be wrong with the dataset once it is written, as `beam-shards check` does, and for "
-        "near duplicates among all of its records; the exit code is 1 if there is a finding as bad as --fail_on",
+        "check the finished dataset for likely mistakes, as `beam-shards check` does, and for near duplicates "
+        "among all records; the exit code is 1 if a finding is as severe as --fail_on",
     )
     fail_on: Literal["error", "warning", "note"] = flag(
         "error",
-        "the lowest severity of a finding of --check that makes the exit code 1",
+        "the lowest severity in --check that makes the exit code 1",
         needs="check",
     )
     config: str = flag(
         "",
-        "a .yaml or .json file with flags of the job, such as input: photos, and lists for flags that "
-        "may be repeated; or a dataset's directory, to make it again. Flags of the command line "
-        "replace those of the file",
+        "a .yaml or .json file of flags, such as input: photos, with lists for flags that take several "
+        "values; or the directory of a dataset, to make it again. Flags on the command line replace "
+        "those of the file",
         metavar="FILE|DIR",
     )
 

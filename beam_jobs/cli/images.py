@@ -23,7 +23,7 @@ MAX_PIXELS = 89_478_485
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
-_MAX_READ = 2 * MAX_PIXELS  # Pillow refuses to decode more, unless a program asks for it.
+_MAX_READ = 2 * MAX_PIXELS  # Pillow rejects larger images, unless a program changes its limit.
 
 _BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 
@@ -53,37 +53,37 @@ class ImageFlags(InputFlags):
     )
     dtype: Literal["uint8", "uint16", "float32"] = flag(
         "uint8",
-        "uint8: of 16 bits the upper byte; uint16: all 16 bits, and 8 bits times 257; float32: "
-        "floating-point pixels as they are, and integers scaled to 0 to 1",
+        "uint8: the upper byte of 16-bit pixels; uint16: 16-bit pixels as they are, and 8-bit pixels times 257; "
+        "float32: floating-point pixels as they are, and integers scaled to 0..1",
     )
     encoding: Literal["auto", ImageEncoding] = flag(
         "auto",
-        "source: the file's own bytes up to the end of its image if TensorFlow can read them, otherwise a JPEG "
-        "of a photograph and a PNG of anything else; jpeg, png: compressed anew; tensor: pixels, fastest to "
-        "read; raw: their bytes without dtype and shape; list: numbers in an Example's own list; auto: source, "
-        "or tensor with --image_size, --dtype or --frames all",
+        "source: the file's own bytes if TensorFlow can decode them, otherwise JPEG for photographs and PNG for "
+        "the rest; jpeg, png: compressed again; tensor: pixels, fastest to read; raw: pixels without dtype and "
+        "shape; list: pixels as numbers of the Example; auto: source, or tensor with --image_size, --dtype or "
+        "--frames all",
         everyday=True,
     )
     strip_metadata: bool = flag(
         False,
-        "leave EXIF, XMP, comments and other texts out of files that --encoding source keeps",
+        "remove EXIF, XMP, comments and other texts from the files that --encoding source stores",
         unset="keep them",
     )
     image_info: bool = flag(
         False,
-        "store `height`, `width` and `depth` of each image as the record has it, int64, and `filename`, "
-        "the name of its file without folders",
+        "store the `height`, `width` and `depth` of each stored image, int64, and `filename`, the name of its file "
+        "without folders",
     )
     jpeg_exact: bool = flag(
         False,
-        "decode JPEGs at their full size and then resize them, as Pillow's resize does; without it "
-        "the JPEG decoder scales down by 1/2, 1/4 or 1/8 first, which is faster and slightly different",
+        "decode JPEGs at full size, then resize them, as Pillow's resize does; without this flag the JPEG decoder "
+        "first scales down by 1/2, 1/4 or 1/8, which is faster and changes pixels slightly",
         needs="image_size",
     )
     frames: Literal["first", "all"] = flag(
         "first",
-        "the frames of animated GIF, WebP, PNG and AVIF files, and the pages of TIFF files, that become "
-        "records: first, or all, with keys FILE#1, FILE#2 and so on, in one split",
+        "which frames of animated GIF, WebP, PNG and AVIF files, and pages of TIFF files, become records: the "
+        "first, or all, with keys FILE#1, FILE#2, ... in one split",
         excludes="boxes masks",
     )
     max_pixels: int = flag(
@@ -94,8 +94,8 @@ class ImageFlags(InputFlags):
     )
     boxes: str = flag(
         "",
-        "boxes of objects: from a COCO file; from a .csv or another table with a row for each box; or from "
-        "Pascal VOC's .xml or YOLO's .txt with the image's name, in DIR or in the format's usual folder",
+        "boxes of objects, from a COCO file; a .csv or another table with a row for each box; or Pascal VOC's .xml "
+        "or YOLO's .txt files that are named like the images, in DIR or in the format's usual folder",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
         check="jobs.images.annotations:parse_boxes",
         everyday=True,
@@ -109,27 +109,27 @@ class ImageFlags(InputFlags):
     class_names: str = flag(
         "",
         "class names for --boxes yolo: a text file with one name per line, or a data.yaml",
-        unset="class numbers alone",
+        unset="class numbers only",
         metavar="FILE",
         needs="boxes",
     )
     captions: str = flag(
         "",
-        "captions: from a COCO file, from a .txt with the image's name and one caption per line, "
-        "or from a column",
+        "captions, from a COCO file, from .txt files that are named like the images with one caption per line, or "
+        "from a column",
         metavar="coco:FILE|txt[:DIR]|column:NAME",
         check="jobs.images.annotations:parse_captions",
     )
     masks: str = flag(
         "",
-        "a folder with a PNG of each image's name, in the images' subfolders or in none, whose values "
-        "are class ids",
+        "a folder with a PNG for each image, with the image's name, whose values are class ids; its subfolders are "
+        "those of the images, or it has none",
         metavar="DIR",
     )
     segmentation: Literal["none", "instances", "semantic"] = flag(
         "none",
-        "masks of the objects in --boxes coco:FILE, from their polygons and RLE: instances, a mask for "
-        "each box, as many bytes as pixels; semantic, a PNG whose values are class ids plus 1",
+        "masks of the objects in --boxes coco:FILE, from their polygons or RLE: instances, one mask per box, a "
+        "byte per pixel; semantic, one PNG whose values are class ids plus 1",
     )
     keypoints: bool = flag(
         False,
@@ -137,15 +137,14 @@ class ImageFlags(InputFlags):
     )
     unannotated: Literal["auto", "keep", "reject"] = flag(
         "auto",
-        "images without boxes, captions or a mask: reject; keep, as records with no boxes, no captions and "
-        "a mask of zeros, which are counted; auto rejects, and keeps images without a YOLO file",
+        "images without boxes, captions or a mask: reject them, or keep and count them, as records with no boxes, "
+        "no captions and a mask of zeros; auto keeps images without a YOLO file, and rejects all others",
         needs="boxes captions masks",
     )
     annotations_of: Literal["auto", "stored", "upright"] = flag(
         "auto",
-        "whether --boxes and --masks fit the stored pixels or the upright image where EXIF rotates it: stored, as "
-        "in the file; upright, as viewers show it; auto decides by their size, and takes stored if it fits "
-        "both (upright for YOLO boxes)",
+        "what --boxes and --masks refer to if EXIF rotates an image: stored, its pixels in the file; upright, the "
+        "image as viewers show it; auto compares sizes, and takes stored if both fit (upright for YOLO boxes)",
         needs="boxes masks",
     )
 
@@ -165,7 +164,7 @@ class ImageFlags(InputFlags):
         super().validate()
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
-            raise UsageError("--encoding source keeps the files as they are: drop --image_size")
+            raise UsageError("--encoding source stores the files unchanged: drop --image_size")
         if self.strip_metadata and self.image_encoding != "source":
             raise UsageError(
                 f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
@@ -175,14 +174,14 @@ class ImageFlags(InputFlags):
         self._check_pixels()
         if size and math.prod(size) * self.channels * _BYTES[self.dtype] >= _MAX_RECORD_BYTES:
             raise UsageError(
-                f"--image_size {self.image_size}: too large to store: a record has less than 2 GiB"
+                f"--image_size {self.image_size}: too large to store: a record must be smaller than 2 GiB"
             )
 
     def _check_pixels(self) -> None:
         from readers.format.schema import IMAGE_ENCODINGS
 
         if self.image_encoding == "jpeg" and self.channels == 4:
-            raise UsageError("--channels 4: --encoding jpeg has no alpha; use png or tensor")
+            raise UsageError("--channels 4: JPEG has no alpha; use --encoding png or tensor")
         encoded = self.image_size == "none" and self.image_encoding in IMAGE_ENCODINGS
         if encoded and self.max_pixels > _MAX_READ:
             raise UsageError(
@@ -194,21 +193,21 @@ class ImageFlags(InputFlags):
         if self.image_encoding not in (encodings := kept[self.dtype]):
             given = "--encoding " if self.image_encoding == self.encoding else "--encodings image="
             raise UsageError(
-                f"--dtype {self.dtype}: {given}{self.image_encoding} does not hold such pixels; use "
+                f"--dtype {self.dtype}: {given}{self.image_encoding} cannot store such pixels; use "
                 f"{' or '.join(encodings)}"
             )
 
     def _check_frames(self) -> None:
         if self.image_encoding == "source":
             raise UsageError(
-                "--frames all: --encoding source keeps all frames in one record; use png or tensor"
+                "--frames all: --encoding source stores all frames in one record; use png or tensor"
             )
 
     def annotations(self) -> ImageAnnotations:
-        """The annotations that are asked for; the files that are common to all images are read.
+        """The annotations to read; files that are common to all images are read here.
 
         Raises:
-            UsageError: A value has no valid form or needs another flag, or its file cannot be read.
+            UsageError: A value is not valid or needs another flag, or its file cannot be read.
         """
         from beam_jobs.jobs.images.annotations import (
             ImageAnnotations,
@@ -224,7 +223,7 @@ class ImageFlags(InputFlags):
             raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
         if self.segmentation == "semantic" and self.masks:
             raise UsageError(
-                "--segmentation semantic: --masks gives a feature `mask`, too; drop one"
+                "--segmentation semantic: --masks makes the feature `mask`, too; drop one"
             )
         if (self.keypoints or self.segmentation != "none") and boxes != "coco":
             name = "--keypoints" if self.keypoints else f"--segmentation {self.segmentation}"
@@ -281,6 +280,6 @@ class ImageFlags(InputFlags):
         if turned:
             yield (
                 f"EXIF turns {turned} of the first {opened} images without changing their size: "
-                "their boxes and masks are taken to be about the pixels as stored; if viewers show them "
-                "in place, add --annotations_of upright, else --annotations_of stored"
+                "their boxes and masks are assumed to refer to the stored pixels; if viewers show the boxes "
+                "in the right places, add --annotations_of upright, else --annotations_of stored"
             )

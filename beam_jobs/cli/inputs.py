@@ -36,15 +36,15 @@ def label_flag(
 
     Args:
         default: The default.
-        also: A sentence about further places of labels, after a full stop and a space.
+        also: A sentence about other places of labels, which begins with a full stop and a space.
         metavar: The names of these places, after a bar.
         check: Checks the value.
     """
     return flag(
         default,
-        "the name of the file's folder; no label; a .csv file with the columns path and label; or "
-        "a column: of --table, of the .json next to an archive member, or `cls` for the .cls next "
-        f"to it. A column of lists gives several labels{also}",
+        "parent: the name of the file's folder; none: no label; csv: a .csv file with the columns path and "
+        "label; column: a column of --table or of the .json next to an archive member, or `cls` for the .cls "
+        f"next to it; lists give several labels{also}",
         unset=default or _PARENT_OR_NONE,
         metavar=f"parent|none|csv:FILE|column:NAME{metavar}",
         check=check,
@@ -58,7 +58,7 @@ class InputFlags(JobFlags):
 
     title = "inputs"
 
-    # The flags that apply to the rows of a --table alone.
+    # The flags that apply only to the rows of a --table.
     of_rows: ClassVar[tuple[str, ...]] = ("path_column", "key", "delimiter", "text_encoding")
 
     input: list[str] = flag(
@@ -73,7 +73,7 @@ class InputFlags(JobFlags):
     table: list[str] = flag(
         [],
         "a .csv, .tsv, .jsonl, .json (each also .gz), .parquet, .feather or .arrow file whose rows "
-        "name files; may be a pattern, and several may follow",
+        "name files; or a pattern; several may follow",
         metavar="FILE",
         everyday=True,
     )
@@ -85,9 +85,9 @@ class InputFlags(JobFlags):
     )
     key: str = flag(
         "path",
-        "how keys are made: path, of a member of an archive the archive's path and its own; member, only the "
-        "member's path, so that a folder and archives of it give the same keys and splits; with --table, also "
-        "row: the path and the row number, or a column",
+        "how keys are made: path, from the path (for archive members: archive path + member path); member, from "
+        "the member's path only, so that a folder and an archive of it have the same keys and splits; with "
+        "--table also row, the path and the row number, or a column",
         metavar="path|member|row|column:NAME",
     )
     delimiter: str = flag(
@@ -110,18 +110,18 @@ class InputFlags(JobFlags):
 
     encodings: str = flag(
         "",
-        "how to store single features, such as boxes=list,label=raw: tensor, a TensorProto; raw, bytes "
+        "encodings of single features, such as boxes=list,label=raw: tensor, a TensorProto; raw, bytes "
         "without dtype and shape; list, the numbers or strings of an Example; text, a single string; jpeg "
-        "and png, images. Features have the names before --names; takes precedence over --encoding",
-        unset="as the job stores them",
+        "and png, images. Features have their names before --names; takes precedence over --encoding",
+        unset="those of the job",
         metavar="FEATURE=ENCODING,…",
         check="jobs.encodings:parse_encodings",
     )
 
     target: str = flag(
         "",
-        "a column of numbers that a model predicts, such as column:price: feature `target`, float32; for "
-        "labels that are no classes, beside or instead of --label",
+        "a column of numbers to predict, such as column:price: feature `target`, float32; for labels that are "
+        "not classes, with or without --label",
         metavar="column:NAME",
         check="sources.extra_features:parse_target",
     )
@@ -144,11 +144,11 @@ class InputFlags(JobFlags):
             for name in self.of_rows:
                 if self.given(name) and not (name == "key" and self.keys_files):
                     raise UsageError(
-                        f"{self.typed(name)}: this applies to the rows of a --table: add one"
+                        f"{self.typed(name)}: it applies only to the rows of a --table: add one, or drop --{name}"
                     )
         elif len(self.input) > 1:
             raise UsageError(
-                f"--input {' '.join(self.input)}: with --table, expected the one folder that all "
+                f"--input {' '.join(self.input)}: with --table, expected one folder, which all "
                 "paths are relative to"
             )
 
@@ -158,7 +158,7 @@ class InputFlags(JobFlags):
         return self.key == "member"
 
     def check_delimiter(self, inputs: Inputs) -> None:
-        """Refuses a delimiter that none of the first files has."""
+        """Raises UsageError for a `--delimiter` that applies to none of the first files."""
         from beam_jobs.sources.tables import has_delimiter
 
         if self.delimiter and not any(map(has_delimiter, self.delimited(inputs))):
@@ -167,7 +167,7 @@ class InputFlags(JobFlags):
             )
 
     def delimited(self, inputs: Inputs) -> Iterator[str]:
-        """Yields the names of the first files that may have the `--delimiter`: here, of the tables."""
+        """Yields the names of the first files to which `--delimiter` may apply: here, of the tables."""
         from beam_jobs.storage.listing import match
 
         for pattern in inputs.patterns:
@@ -243,8 +243,8 @@ class InputFlags(JobFlags):
         """Yields a line about the label that the records of a job do not have."""
         if not label and "label" not in job.schema:
             yield (
-                "all inputs lie in one folder, so the records have no label; --label csv:FILE or column:NAME gives "
-                "one, --label none says that none is meant"
+                "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
+                "or --label none if this is what you want"
             )
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:

@@ -1,4 +1,4 @@
-"""The jobs of the command line: from arguments to flags, and the help. Imports neither Beam nor NumPy."""
+"""The jobs of the command line: parses their flags, and prints help. Imports neither Beam nor NumPy."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from beam_jobs.errors import UsageError, did_you_mean, reason_of
 PROGRAM = "beam-shards"
 
 _REST = """\
-Every option of Beam is passed through unchanged, and takes precedence over what --engine sets:
---runner, --job_endpoint, --parallelism, --direct_num_workers, ... Without an engine the job runs on
-this machine, with one process per core, or N processes with --direct_num_workers N.
+All options of Beam are passed on, and take precedence over those that --engine sets: --runner,
+--job_endpoint, --parallelism, --direct_num_workers, ... Without --engine the job runs on this
+machine, with one process per core, or N processes with --direct_num_workers N.
 
-exit code: 0 done, 1 the data failed (rejects with --on_reject fail, records lost by a runner),
-2 a mistake in the command or the inputs. With --no_wait_until_finish, 0 says that the engine has the job."""
+exit code: 0 done; 1 the data failed (too many rejects, records lost by a runner); 2 a mistake in the
+command or the inputs. With --no_wait_until_finish, 0 means that the engine accepted the job."""
 
 # Numbers with a unit, such as -6dB, are values, too.
 _VALUE = re.compile(r"[^-]|-$|-\.?[0-9]|$")
@@ -38,7 +38,7 @@ _INDENT = 26
 
 
 class _Job(NamedTuple):
-    """One job of the command line: what a record is, what it reads, two commands, its flags, and those of its output."""
+    """One job of the command line: its record, its inputs, two examples, its flags, and those of its output."""
 
     summary: str
     description: str
@@ -58,15 +58,15 @@ _JOBS = {
         "(docs/inputs.md lists formats).",
         (
             "images --input photos/ --output shards/photos --image_size 224x224 --splits train=0.9,val=0.1",
-            "images --table photos.csv --label column:species --output shards/photos --splits train=0.8,val=0.2 --stratify",
+            "images --table photos.csv --label column:species --output shards/photos --folds 5 --stratify",
         ),
         ImageFlags,
         EncodedDatasetFlags,
     ),
     "text": _Job(
         "a record is a line, an object, a row, or a whole text file",
-        "Lines of .txt, objects of .jsonl or .json, and rows of .csv or .tsv (all also .gz), of .parquet, .feather or "
-        ".arrow; as text, or as the ids of tokens.",
+        "Lines of .txt, objects of .jsonl or .json, and rows of .csv or .tsv (each also .gz), .parquet, .feather or "
+        ".arrow; as text, or as token ids.",
         (
             "text --input reviews.jsonl --output shards/reviews --label_field stars --splits train=0.9,val=0.1",
             "text --input 'books/*.txt' --record file --output shards/books --tokens bpe --window 512",
@@ -109,9 +109,9 @@ class CommandFlags:
 
     Attributes:
         name: The job's name.
-        job: The flags that say what the job reads and what its records are.
-        dataset: The flags that say what it writes.
-        run: The flags that say where it runs and what it prints.
+        job: The flags of its inputs and records.
+        dataset: The flags of its output.
+        run: The flags that choose where it runs and what it prints.
         beam: The arguments for Beam.
     """
 
@@ -123,7 +123,7 @@ class CommandFlags:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The flags that decide what is in the dataset and differ from their defaults, as the manifest states them."""
+        """The flags that change the dataset and differ from their defaults, as the manifest states them."""
         declared = declared_flags()[self.name]
         values = {
             field.name: getattr(flags, field.name)
@@ -161,20 +161,20 @@ class CommandFlags:
             raise UsageError(f"{name} is missing: {cure}; see --help")
 
     def _check_text(self) -> None:
-        """Refuses text that is not UTF-8, which the manifest could not state."""
+        """Raises UsageError for text that is not UTF-8, which the manifest cannot state."""
         for name, value in self.options.items():
             text = " ".join(value) if isinstance(value, list) else str(value)
             if text.encode(errors="replace").decode() != text:
                 raise UsageError(
-                    f"--{name} {text}: expected UTF-8, because the manifest states this flag; "
+                    f"--{name} {text}: expected UTF-8, because the manifest stores this flag; "
                     "rename files and folders whose names are not"
                 )
 
 
 def _check_exists(flag: str, path: str) -> None:
-    """Refuses a local path that does not exist, unless it is a pattern, and suggests a similar path."""
+    """Raises UsageError for a local path that does not exist, with a similar path, unless it is a pattern."""
     if not path or "://" in path or set(path) & set("*?["):
-        return  # Looked at when Beam is there.
+        return  # Checked once Beam is imported.
     found = os.path.expanduser(path)
     try:
         os.lstat(found)
@@ -204,10 +204,10 @@ def declared_flags() -> dict[str, dict[str, Flag]]:
 
 
 def parse_flags(arguments: Sequence[str]) -> CommandFlags:
-    """The flags of a command line, each of which is right by itself.
+    """Parses a command line; each flag is checked, but not their combination.
 
     Raises:
-        UsageError: An argument is unknown, or has no value, or one that it cannot have.
+        UsageError: An argument is unknown, or its value is missing or not valid.
     """
     name = _job_in(arguments)
     job, declared = _JOBS[name], declared_flags()[name]
@@ -233,7 +233,7 @@ def _job_in(arguments: Sequence[str]) -> str:
 
 
 def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """The texts of the job's flags by name, and the arguments for Beam; `--image-size` is `--image_size`."""
+    """The texts of the job's flags by name, and the arguments for Beam; accepts `--image-size` for `--image_size`."""
     declared = declared_flags()[job]
     texts: dict[str, list[str]] = {}
     beam: list[str] = []
@@ -271,9 +271,9 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
 
 
 def _check_number(flag: Flag, argument: str, found: list[str]) -> None:
-    """Refuses a flag that has no value, and a switch that has one."""
+    """Raises UsageError for a flag without a value, and for a switch with one."""
     if flag.kind is bool and found:
-        raise UsageError(f"{argument}: expected --{flag.name} alone, which has no value")
+        raise UsageError(f"{argument}: --{flag.name} takes no value: type only --{flag.name}")
     if flag.kind is not bool and not found:
         raise UsageError(
             f"{argument}: expected a value, {flag.metavar}; one that begins with - is given as --{flag.name}=-…"
@@ -281,14 +281,14 @@ def _check_number(flag: Flag, argument: str, found: list[str]) -> None:
 
 
 def _elsewhere(arguments: Sequence[str]) -> bool:
-    """Whether the arguments name another runner than that of this machine."""
+    """Whether the arguments name a runner that is not on this machine."""
     words = " ".join(arguments).replace("=", " ")
     named = re.findall(r"--(?:runner|engine) (\S+)", words)
     return bool(named) and "direct" not in named[-1].lower()
 
 
 def _unknown(job: str, unknown: list[str], texts: dict[str, list[str]]) -> str:
-    """An error about arguments that nobody knows, with what was meant."""
+    """An error about unknown arguments, with a guess at what was meant."""
     declared = declared_flags()[job]
     first = unknown[0]
     if _VALUE.match(first):
@@ -305,7 +305,7 @@ def _unknown(job: str, unknown: list[str], texts: dict[str, list[str]]) -> str:
 
 
 def help_for(arguments: Sequence[str]) -> str:
-    """The help that a command line asks for; empty if it asks for none."""
+    """The help that a command line asks for; empty without `--help` or `--help-all`."""
     asked = {argument.replace("_", "-") for argument in arguments} & {
         "-h",
         "--help",
@@ -337,8 +337,8 @@ def _overview(plan: bool, width: int) -> Iterator[str]:
         return
     yield f"usage: {PROGRAM} [plan] {'|'.join(_JOBS)} --input PATTERN --output DIR [flags]\n"
     yield from textwrap.wrap(
-        "Packs images, texts and sensor recordings into balanced TFRecord shards. `--config FILE` reads the flags "
-        f"from a file; a dataset is made again by {PROGRAM} --config OLD --output NEW",
+        "Packs images, texts and sensor recordings into TFRecord shards of equal size. `--config FILE` reads flags "
+        f"from a file; to make a dataset again: {PROGRAM} --config OLD --output NEW",
         width,
     )
     yield "\ncommands:"
@@ -381,7 +381,7 @@ def _entries(flags: Iterable[Flag], width: int) -> Iterator[str]:
 
 
 def _entry(name: str, text: str, width: int) -> str:
-    """A name and its text in two columns; a long name stands on a separate line."""
+    """A name and its text in two columns; a long name gets a separate line."""
     indent = " " * _INDENT
     lines = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
     head = f"  {name}"

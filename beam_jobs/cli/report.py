@@ -1,4 +1,4 @@
-"""What a command prints: the summary of a finished job or of a dry run, and the warnings on stderr."""
+"""The output of a command: the summary of a finished job or of a dry run, and the warnings on stderr."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
 from readers.format.schema import Schema
 
-# What gives two records of a job one key.
+# Why two records of a job may have one key.
 _ONE_KEY_OF_FILES = (
-    "every record needs a key of its own; do two --input patterns match the same file, does an "
-    "archive (with --key member, do all together) have two members of one name, or do two rows of a --table name the same file (--key row "
-    "distinguishes them)?"
+    "every record needs a unique key; do two --input patterns match the same file, does an "
+    "archive (with --key member, do all archives together) have two members of one name, or do two rows "
+    "of a --table name the same file (--key row distinguishes them)?"
 )
 
 HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "rejects", "seconds"]
@@ -50,12 +50,12 @@ _PLANNED = ("split", *HEADER[2:5], "bytes (est.)", "bytes/shard", "rejects", "du
 # Labels whose counts are printed.
 _MAX_LABELS = 20
 
-# Many shards, and the records and bytes below which one costs more to open than to read.
+# From this many shards on, those of fewer records and bytes than these cost more to open than to read.
 _MANY_SHARDS = 100
 _FEW_RECORDS = 10
 _SMALL_SHARD = 1 << 20
 
-# From how many times the size of its inputs on a dataset is told what would make it smaller.
+# A dataset larger than its inputs by this factor gets a hint that would make it smaller.
 _INFLATED = 1.5
 
 # The lines about the reasons of rejects.
@@ -88,7 +88,7 @@ class Report:
         try:
             print(text, flush=True)
         except OSError as error:
-            # A closed pipe, as after `head`, is no failure.
+            # A closed pipe, as after `head`, is not a failure.
             self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
             # Python would write the rest at its end, and fail once more.
             with Path(os.devnull).open("w") as nothing:
@@ -116,12 +116,12 @@ class Report:
         self._code = code
 
     def end(self) -> int:
-        """Prints the object; returns the exit code: 1 if stdout could not be written."""
+        """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
         if self._as_json:
             ending = {"warnings": self._warnings, "exit_code": self._code}
             self._print(json.dumps(self._values | ending))
         if self._unprinted and not self._code:
-            self.fail(1, f"stdout cannot be written: {self._unprinted}; all else was done")
+            self.fail(1, f"stdout cannot be written: {self._unprinted}; everything else was done")
         return self._code
 
 
@@ -173,7 +173,7 @@ def _label_line(name: str, counts: dict[str, int]) -> str:
 
 
 def next_step(directory: str) -> str:
-    """The line that says where a finished dataset is, and which command shows it."""
+    """The line with the place of a finished dataset, and a command that shows it."""
     return f"written to {directory}; beam-shards head {shlex.quote(directory)} shows records"
 
 
@@ -190,7 +190,7 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
     if not unused:
         return ""
     return (
-        f"{first_names(unused, _MAX_LABELS)}: no record has this label, of {len(names):,}; each keeps its "
+        f"{first_names(unused, _MAX_LABELS)}: no record has these, of {len(names):,} labels; each keeps its "
         "id (docs/writing.md#labels-and-keys)"
     )
 
@@ -225,7 +225,7 @@ def kept_out_warning(records: int, were: str) -> str:
 
 
 def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
-    """A row of the columns `HEADER` for each split."""
+    """One row with the columns `HEADER` for each split."""
     rows = []
     for name, split in manifest.splits.items():
         sizes = [shard.records for shard in split.shards]
@@ -253,7 +253,7 @@ def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
 
 
 def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool) -> Iterator[str]:
-    """Yields one line for each thing about the splits and shards that was hardly meant.
+    """Yields one warning for each split or shard count that is probably not what the user wanted.
 
     Args:
         output: The dataset that was asked for.
@@ -266,12 +266,12 @@ def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool
     for split, share in zip(splits, output.placement.splits.fractions, strict=True):
         if not split.records:
             cause = _cause_of_empty(output, split, share, has_windows)
-            yield f"split {split.name} is empty: {cause} (records in all: {records:,})"
+            yield f"split {split.name} is empty: {cause} (the dataset has {records:,} records)"
     for split, asked in zip(splits, output.num_shards, strict=True):
         if 0 < split.shards < asked:
             yield (
-                f"split {split.name} has {split.shards:,} of {asked:,} shards: it has {counted(split.records, 'record')}, "
-                "and no shard is empty"
+                f"split {split.name} has {split.shards:,} of {asked:,} shards: it has only "
+                f"{counted(split.records, 'record')}, and a shard is never empty"
             )
     if small := _small_shards(output, splits):
         yield small
@@ -290,7 +290,7 @@ def tried_rejects(findings: Findings, limit: MaxRejects) -> str:
 
 
 def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yields a warning for classes of a feature that are equal but for case, blanks or Unicode form."""
+    """Yields a warning for classes of a feature that differ only in case, blanks or Unicode form."""
     for feature, names in names_by_feature.items():
         alike: dict[str, list[str]] = {}
         for name in sorted(names):
@@ -299,8 +299,8 @@ def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str
         groups = [_quoted(group) for group in alike.values() if len(group) > 1]
         if groups:
             yield (
-                f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes, though they differ only in "
-                "case, blanks or Unicode form; if each is one class, give its records one name"
+                f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes that differ only in "
+                "case, blanks or Unicode form; if they mean the same, use one name for all their records"
             )
 
 
@@ -311,7 +311,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def size_line(size: int, inputs: int, schema: Schema) -> str:
-    """How large a dataset is beside its inputs, and what would make it smaller; empty if that is not known.
+    """The size of a dataset compared with its inputs, and what would make it smaller; empty if unknown.
 
     Args:
         size: The bytes of the dataset.
@@ -335,7 +335,7 @@ def size_line(size: int, inputs: int, schema: Schema) -> str:
 def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_windows: bool) -> str:
     placement = output.placement
     if split.rejected:
-        return f"all {split.rejected:,} inputs that belong to it were rejected"
+        return f"all {split.rejected:,} of its inputs were rejected"
     if placement.splits.kept:
         return "its shards in the input hold no record"
     if placement.split_column:
@@ -352,7 +352,7 @@ def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_window
 
 
 def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:
-    """A warning about a great number of tiny files; empty for a sensible number."""
+    """A warning about many tiny shards; empty for a sensible number."""
     shards = sum(split.shards for split in splits)
     if shards <= _MANY_SHARDS:
         return ""
@@ -363,7 +363,7 @@ def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:
     if size >= _SMALL_SHARD or not (by_size or by_number):
         return ""
     cure = (
-        f"drop --shard_size, which is {format_bytes(DEFAULT_SHARD_SIZE)} then, or give at least 1MiB"
+        f"drop --shard_size (the default is {format_bytes(DEFAULT_SHARD_SIZE)}), or give at least 1MiB"
         if by_size
         else "drop --num_shards, or give a smaller number"
     )
@@ -384,13 +384,13 @@ def format_reasons(reasons: Sequence[Reason]) -> list[str]:
 
 
 def format_seconds(seconds: Mapping[str, float]) -> str:
-    """The line that says how long each phase took; empty if no phase was reported but the start."""
+    """The line with the seconds of each phase; empty if only the start was reported."""
     phases = [f"{phase} {taken:.1f} s" for phase, taken in seconds.items()]
     return f"time: {', '.join(phases)}" if len(phases) > 1 else ""
 
 
 def findings_as_json(findings: Findings) -> dict[str, Any]:
-    """What `format_findings` shows, as JSON values."""
+    """The findings that `format_findings` shows, as JSON values."""
     rejects = dict.fromkeys((*findings.rejects, *findings.failed))
     return {
         "dry_run": True,

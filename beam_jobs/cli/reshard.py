@@ -38,8 +38,8 @@ class ReshardFlags(JobFlags):
     )
     schema: str = flag(
         "",
-        "the features of the records, as in a manifest.json: the file itself, or its `schema` alone",
-        unset="that of the manifest next to the files, if all have one; else learned from the first records of each file",
+        "the features of the records: a manifest.json, or only its `schema`",
+        unset="from the manifests next to the files if all have one, else learned from the first records of each file",
         metavar="FILE.json",
         everyday=True,
     )
@@ -72,9 +72,9 @@ class ReshardedDatasetFlags(DatasetFlags):
 
     splits: str = flag(
         _KEEP,
-        "names and shares of new splits over all records, such as train=0.8,val=0.2; with "
-        "--split_column names alone",
-        unset="keep those of the input, if every file belongs to a dataset with a manifest; "
+        "names and shares of new splits of all records, such as train=0.8,val=0.2; with "
+        "--split_column only names",
+        unset="keep the splits of the input if every file belongs to a dataset with a manifest; "
         f"{ONE_SPLIT} if none does",
         metavar="NAME=SHARE,…",
         everyday=True,
@@ -83,7 +83,7 @@ class ReshardedDatasetFlags(DatasetFlags):
     def check_splits(self) -> None:
         if self.split_column and self.splits == _KEEP:
             raise UsageError(
-                f"--split_column {self.split_column}: the feature decides the splits: give their "
+                f"--split_column {self.split_column}: the feature names the splits: list their "
                 "names, such as --splits train,val"
             )
         if self.splits != _KEEP:
@@ -97,7 +97,7 @@ class ReshardedDatasetFlags(DatasetFlags):
         names, lone, _ = _splits_of(job)
         if lone:
             raise UsageError(
-                f"--input: {lone}, so its records have no split to keep: leave it out, or give "
+                f"--input: {lone}, so its records have no split to keep: leave this file out, or add "
                 f"--splits {ONE_SPLIT} or other shares to make new splits of all records"
             )
         if names and self.group_by:
@@ -116,7 +116,7 @@ class ReshardedDatasetFlags(DatasetFlags):
             return (
                 f"the names of the shards begin with {first_names(suggested, _NAMES_SHOWN)}, but no "
                 f"manifest.json lists splits: all records go into one, {ONE_SPLIT}; to keep splits "
-                "apart, reshard the files of each on their own, such as with --splits test=1"
+                "apart, reshard the files of each separately, such as with --splits test=1"
             )
         if keeps or len(names) < 2:
             return ""

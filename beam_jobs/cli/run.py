@@ -68,7 +68,7 @@ from readers.format.tfrecord import unframe
 
 _KEY = "key"
 
-# The checks that look at all records here, and at a sample in `readers.check`.
+# The checks that compare all records here, but only a sample in `readers.check`.
 _NEAR = {
     "near_duplicates": ("within", "an earlier one in their split"),
     "near_leaks": ("across", "an earlier one in another split"),
@@ -76,7 +76,7 @@ _NEAR = {
 
 
 class Outcome(NamedTuple):
-    """What a job that ran to its end left."""
+    """The results of a job that ran to its end."""
 
     manifest: Manifest
     kept_shards: int  # shards of an unfinished run, which were not written again
@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
 
 
 def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; None if it continues on an engine, or runs later, without this command.
+    """Runs a job to its end; returns None if it goes on, or runs later, on an engine without this command.
 
     Raises:
         JobError: The job failed; no manifest was written.
@@ -114,7 +114,7 @@ def run_job(command: Command) -> Outcome | None:
         return Outcome(manifest, _counted(result, "kept"), seconds, kept_out, inputs)
     except (OSError, ValueError) as error:
         raise DataError(
-            f"the runner reports success, but {error}; no dataset was written: run the job again"
+            f"the runner reports success, but {error}; no dataset was written: run the same command again"
         ) from None
 
 
@@ -146,7 +146,7 @@ def _counted(result: PipelineResult, name: str) -> int:
     """The sum of Beam's counters of a name; 0 if they are not known."""
     try:
         counters = result.metrics().query(MetricsFilter().with_name(name))["counters"]
-    except Exception:  # A service may refuse to report counters; the dataset is complete.
+    except Exception:  # A service may not report counters; the dataset is complete.
         return 0
     return sum(counter.result for counter in counters)
 
@@ -157,7 +157,7 @@ def _report_rejects(report: Report, directory: str, manifest: Manifest) -> None:
     report.note(f"{count:,} rejected, listed in {join(directory, folder)}/")
     try:
         rejects = first_rejects(directory, manifest.rejects)
-    except (OSError, ValueError) as error:  # The dataset is complete all the same.
+    except (OSError, ValueError) as error:  # The dataset is complete anyway.
         report.note(f"  the list cannot be read: {error}")
         return
     if len(rejects) < count:
@@ -207,8 +207,8 @@ def _run(command: Command, report: Report) -> None:
     seconds = time.monotonic() - began
     if outcome.was_complete:
         report.note(
-            f"{directory} is complete: the same options, and inputs of the same names and sizes, have written "
-            "it; nothing was changed. Add --overwrite to write it again",
+            f"{directory} is complete already, from the same options and inputs of the same names and sizes; "
+            "nothing was changed. Add --overwrite to write it again",
             was_complete=True,
         )
     splits = splits_of(manifest)
@@ -227,13 +227,13 @@ def _run(command: Command, report: Report) -> None:
         report.note(f"duplicates dropped: {manifest.duplicates:,}")
     if manifest.more_frames:
         report.note(
-            f"images whose frames after the first are left out: {manifest.more_frames:,}; "
+            f"images of which only the first frame was stored: {manifest.more_frames:,}; "
             "--frames all makes a record of each frame",
             more_frames=manifest.more_frames,
         )
     if manifest.unannotated:
         report.note(
-            f"images without an annotation that are kept: {manifest.unannotated:,}",
+            f"images without annotations that were kept: {manifest.unannotated:,}",
             unannotated=manifest.unannotated,
         )
     if manifest.rejected:
@@ -260,23 +260,23 @@ def _run(command: Command, report: Report) -> None:
         try:
             run_readers("report", directory, "--output", page)
         except DataError as error:
-            raise DataError(f"the dataset is written, but not the report: {error}") from None
+            raise DataError(f"the dataset was written, but not the report: {error}") from None
         report.note(f"report in {page}", report=page)
 
 
 def _size(command: Command, size: int, inputs: int) -> str:
-    """The line about the size of a dataset; what the planning counts are bytes of inputs only of whole files."""
+    """The line about the size of a dataset; the plan knows the bytes of inputs only if records are whole files."""
     return size_line(size, inputs if command.job.whole_files else 0, command.output.schema)
 
 
 def run_readers(*arguments: str) -> dict[str, Any]:
-    """The JSON object that `python -m readers` prints: jobs know the format that they write, and no reader.
+    """The JSON object that `python -m readers` prints; this package may not import readers that check datasets.
 
     Args:
         arguments: A command with its flags, without `--json`.
 
     Raises:
-        DataError: The command could not do its work.
+        DataError: The command failed.
     """
     command = [sys.executable, "-m", "readers", *arguments, "--json"]
     options = json.dumps(dict(storage_options()), default=str)
@@ -285,7 +285,7 @@ def run_readers(*arguments: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        ending = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        ending = (done.stderr.strip().splitlines() or ["it ended without a message"])[-1]
         raise DataError(f"beam-shards {arguments[0]}: {ending}") from None
     if "error" in found:
         raise DataError(found["error"])
@@ -293,7 +293,7 @@ def run_readers(*arguments: str) -> dict[str, Any]:
 
 
 def _checked(command: Command, manifest: Manifest) -> CheckResult:
-    """What may be wrong with a written dataset, near duplicates among all of its records included.
+    """Likely mistakes in a written dataset, with near duplicates among all of its records.
 
     Raises:
         DataError: The dataset cannot be read, or the runner lost records.
@@ -302,7 +302,7 @@ def _checked(command: Command, manifest: Manifest) -> CheckResult:
         result = CheckResult.from_json(run_readers("check", command.output.directory))
         found = _near_findings(command, manifest)
     except (ValueError, OSError, JobError) as error:
-        raise DataError(f"the dataset is written, but it could not be checked: {error}") from None
+        raise DataError(f"the dataset was written, but it could not be checked: {error}") from None
     if found is None:
         return result
     others = [finding for finding in result.findings if finding.check not in _NEAR]

@@ -1,4 +1,4 @@
-"""The flags of the sensors job: what a recording is, and how it becomes records."""
+"""The flags of the sensors job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_rate(rate: str) -> None:
 
 
 def check_names(value: str, flag: str) -> None:
-    """Refuses a list of names that is empty or repeats one."""
+    """Raises UsageError for a list of names that is empty or repeats one."""
     names = names_in(value)
     if len(set(names)) < len(names):
         raise UsageError(f"{flag} {value}: a name is repeated")
@@ -68,20 +68,20 @@ class SensorFlags(InputFlags):
 
     label: str = label_flag(
         "",
-        ". A column that is nowhere else is one of the recordings, such as column:activity; array:y is an array of the "
-        "recordings with a label for each row or sample. See --window_label",
+        ". A column that is only in the recordings, such as column:activity, labels each row; array:y is an array "
+        "of the recordings with a label for each row or sample. See --window_label",
         "|array:NAME",
         _check_label,
     )
     record: Literal["recording", "row"] = flag(
         "recording",
-        "a record is a recording, or a window of one; or a row: arrays are cut along their first "
+        "recording: a record is a recording, or a window of one; row: arrays are split along their first "
         "axis, such as X [n, 28, 28] and, with --label array:y, y [n]",
         excludes="join recording_column rate time_column resample window sequence",
     )
     recording_column: str = flag(
         "",
-        "the column that separates the recordings of a file, such as subject; their rows may be mixed",
+        "the column that tells the recordings of a file apart, such as subject; their rows may be mixed",
         unset="a file is a recording",
     )
     arrays: str = flag(
@@ -94,44 +94,44 @@ class SensorFlags(InputFlags):
     columns: str = flag(
         "",
         f"columns of {_TABLES} files that are channels",
-        unset="all (of files with dtypes, all that hold numbers) but --drop_columns, columns of --label and "
-        "other metadata, those called like times, such as `timestamp`, and pandas' row numbers",
+        unset="all columns (of files with dtypes, all columns of numbers) except --drop_columns, --label and "
+        "other metadata, names of times such as `timestamp`, and pandas' row numbers",
         metavar="NAME,…",
         check="cli.sensors:check_names --columns",
     )
     drop_columns: str = flag(
         "",
-        f"columns of {_TABLES} files that are no channels, such as is_anomaly,comment",
+        f"columns of {_TABLES} files that are not channels, such as is_anomaly,comment",
         metavar="NAME,…",
         check="cli.sensors:check_names --drop_columns",
         excludes="columns",
     )
     channels: Literal[0, 1] = flag(
-        0, "1 mixes the channels of audio to one, their mean; 0 keeps the channels of the files"
+        0, "1 mixes the channels of audio into their mean; 0 keeps the channels of the files"
     )
     join: str = flag(
         "",
-        "names of the files of one recording, such as {recording}_{array}.csv: {array} names their "
-        "arrays, {recording} is their key",
+        "how the files of one recording are named, such as {recording}_{array}.csv: {array} is the name of an "
+        "array, {recording} becomes the key",
         unset="each file is a recording",
         metavar="PATTERN",
         excludes="table recording_column",
     )
     encoding: Literal["tensor", "raw", "list"] = flag(
         "tensor",
-        "tensor: with dtype and shape; raw: the bytes of the values; list: an Example's own list "
-        "of int64 or float32",
+        "tensor: values with dtype and shape; raw: only the bytes of the values; list: int64 or float32 "
+        "numbers of the Example",
     )
     dtype: str = flag(
         "",
         "convert to this dtype, such as float32, which scales audio to -1..1",
-        unset="the input's own; float32 for text, which states none",
+        unset="the dtype of the input; float32 for text",
         choices=DTYPES,
     )
     rate: str = flag(
         "",
-        "sampling rate of files that do not state it, such as 50Hz or 16kHz, or the column of their "
-        "metadata that has it, such as column:rate_hz",
+        "sampling rate of files that do not state one, such as 50Hz or 16kHz, or the column of their "
+        "metadata with the rate, such as column:rate_hz",
         unset="unknown",
         metavar="HZ|column:NAME",
         check=_check_rate,
@@ -140,22 +140,22 @@ class SensorFlags(InputFlags):
     time_column: str = flag(
         "",
         f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
-        unset="none, samples follow each other at the file's rate or --rate",
+        unset="none: samples are evenly spaced, at the file's rate or --rate",
     )
     time_unit: Literal["s", "ms", "us", "ns"] = flag(
-        "s", "unit of times that are numbers; dates need none", needs="time_column"
+        "s", "unit of numeric times; dates need none", needs="time_column"
     )
     times: Literal["strict", "drop_duplicates", "sort"] = flag(
         "strict",
         "rows whose times do not increase: strict rejects the recording; drop_duplicates drops rows "
-        "that repeat the time of the row before; sort sorts rows by time, then drops repeated times",
+        "that repeat the previous time; sort sorts rows by time, then drops repeated times",
         needs="time_column",
     )
     resample: str = flag(
         "",
-        "sampling rate of all records, such as 50Hz: audio and files with --rate are filtered if "
-        "it is lower than theirs, anything else is interpolated linearly; adds `filled`, the share "
-        "of samples without a measurement within half a step of theirs or of the file's",
+        "sampling rate of all records, such as 50Hz: audio and files with --rate are low-pass filtered "
+        "before their rate is reduced, anything else is interpolated linearly; adds `filled`, the share "
+        "of samples with no measurement within half a step, theirs or the file's",
         unset="samples are kept as they are",
         metavar="HZ",
         check="jobs.sensors.conditioning:parse_rate --resample",
@@ -163,8 +163,8 @@ class SensorFlags(InputFlags):
     )
     max_gap: str = flag(
         "",
-        "longest time between measurements that --resample bridges, such as 500ms, or a number of "
-        "samples; recordings with a longer one are rejected, or cut there with --window or "
+        "longest gap between measurements that --resample bridges, such as 500ms, or a number of "
+        "samples; recordings with a longer gap are rejected, or cut there with --window or "
         "--sequence",
         unset="1s",
         metavar="TIME",
@@ -186,7 +186,7 @@ class SensorFlags(InputFlags):
     )
     stride: str = flag(
         "",
-        "samples or time from the start of one window to the next",
+        "samples or time from the start of one window to the start of the next",
         unset="--window",
         metavar="N|TIME",
         check="jobs.sensors.conditioning:Span.parse --stride",
@@ -194,21 +194,21 @@ class SensorFlags(InputFlags):
     )
     last_window: Literal["drop", "pad"] = flag(
         "drop",
-        "samples after the last whole window: drop them, or pad them with zeros to a window and "
+        "samples after the last whole window: drop them, or pad them with zeros to a window, and "
         "add `length`, the number of samples before the zeros, to each record",
         needs="window",
     )
     window_label: str = flag(
         "majority",
-        "the label of a window whose samples have labels: the most frequent one (of equally frequent "
-        "ones the smallest), the last one, or VALUE if any sample has it, else the most frequent one",
+        "the label of a window whose samples have labels: majority, the most frequent one (of equally frequent "
+        "ones the smallest); last, that of the last sample; any, VALUE if a sample has it, else the majority",
         metavar="majority|last|any:VALUE",
         check="jobs.sensors.windows:check_window_label",
         needs="window",
     )
     sequence: bool = flag(
         False,
-        "a recording is one record with a list of arrays of different lengths: its arrays, its "
+        "make one record of each recording, with a list of arrays of different lengths: its arrays, its "
         "windows, or its parts between gaps",
         excludes="encoding last_window window_label",
     )
@@ -217,7 +217,7 @@ class SensorFlags(InputFlags):
         super().validate()
         if self.time_column and not self.resample:
             raise UsageError(
-                f"--time_column {self.time_column}: only --resample uses times: add it, or leave "
+                f"--time_column {self.time_column}: times are used only with --resample: add it, or leave "
                 f"the times out with --drop_columns {self.time_column}"
             )
         if self.given("window_label") and not self.label.startswith((_COLUMN, _ARRAY)):
@@ -318,7 +318,7 @@ class SensorFlags(InputFlags):
                 )
 
     def inside(self, inputs: Inputs, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """The columns and arrays to read from the recordings: those that their metadata lacks.
+        """The columns and arrays to read from the recordings, because their metadata lacks them.
 
         Args:
             wanted: The columns that the job needs.
@@ -330,8 +330,8 @@ class SensorFlags(InputFlags):
         array = self.label_array
         if self.join and (names := [*filter(None, (array, *wanted))]):
             raise UsageError(
-                f"column {names[0]!r}: columns in the files of a --join are not read: name a --label "
-                "csv:FILE, or join the arrays in one .npz file for each recording"
+                f"column {names[0]!r}: columns in the files of a --join are not read: add --label "
+                "csv:FILE, or put the arrays of each recording into one .npz file"
             )
         known = inputs.first_columns() if wanted else set()
         named = filter(None, (array, self.recording_column))

@@ -45,12 +45,12 @@ class TextFlags(InputFlags):
 
     label: str = label_flag("none")
     record: Literal["line", "file"] = flag(
-        "line", "a record is a line that is not blank, or a whole text file of any kind"
+        "line", "line: a record is a line that is not blank; file: a whole text file of any kind"
     )
     text_field: str = flag(
         "text",
-        "the field or column with the text, such as translations.de for a field of an object; several, "
-        "such as question,answer, become features of these names",
+        "the field or column with the text, such as text or, for a field in an object, translations.de; several, "
+        "such as question,answer, become features with these names",
         metavar="NAME,…",
         everyday=True,
     )
@@ -63,7 +63,7 @@ class TextFlags(InputFlags):
     )
     tokens: str = flag(
         "none",
-        "words: ids in a vocabulary of the training split, like Keras TextVectorization; bytes: "
+        "words: ids in a vocabulary learned from the training split, like Keras TextVectorization; bytes: "
         "UTF-8 bytes + 2; bpe: byte pairs learned from the training split; or a tokenizer.json of "
         "Hugging Face",
         metavar="none|words|bytes|bpe|FILE.json",
@@ -72,11 +72,11 @@ class TextFlags(InputFlags):
     )
     vocabulary_size: int = flag(
         20_000,
-        "number of ids for words or bpe, including 0 (padding) and 1 (unknown)",
+        "number of token ids of words or bpe, with 0 (padding) and 1 (unknown)",
         least=3,
         needs="tokens",
     )
-    max_length: int = flag(0, "keep up to N tokens of a text", unset="all", least=0, needs="tokens")
+    max_length: int = flag(0, "most tokens to keep of a text", unset="all", least=0, needs="tokens")
     window: int = flag(
         0,
         "cut texts into records of N tokens; the last one may be shorter",
@@ -112,7 +112,7 @@ class TextFlags(InputFlags):
                 )
             if self.key != "path" and not self._key_column:
                 raise UsageError(
-                    f"--key {self.key}: texts in a table are named by its path and row, or by "
+                    f"--key {self.key}: texts in a table have keys of its path and row, or of "
                     "column:NAME"
                 )
         if self.delimiter and self.record == "file" and not (self.table and self.path_column):
@@ -137,7 +137,7 @@ class TextFlags(InputFlags):
             )
         if self.window:
             raise UsageError(
-                f"--window {self.window}: windows are cut from one text, --text_field names {len(names)}: "
+                f"--window {self.window}: windows are cut from one text, but --text_field names {len(names)}: "
                 "name one, or drop --window"
             )
 
@@ -147,7 +147,7 @@ class TextFlags(InputFlags):
 
     @property
     def _key_column(self) -> str:
-        """The field or column of the texts themselves that names them."""
+        """The field or column next to the texts that has their keys."""
         if (self.table and self.path_column) or not self.key.startswith(_COLUMN):
             return ""
         return self.key.removeprefix(_COLUMN)
@@ -247,7 +247,7 @@ class TextFlags(InputFlags):
 
 
 def _check_first(job: TextJob) -> None:
-    """Refuses inputs if none of the first becomes a record, as with a wrong --text_field or --label_field."""
+    """Raises UsageError if none of the first inputs becomes a record, as with a wrong --text_field."""
     errors: list[str] = []
     found = (job.inputs.sources(pattern, limit=_TEXTS_TRIED) for pattern in job.inputs.patterns)
     chunks = itertools.chain.from_iterable(map(job.chunks, itertools.chain.from_iterable(found)))
@@ -263,7 +263,7 @@ def _check_first(job: TextJob) -> None:
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:
-    """Refuses a field if records are whole files, or the first files are all plain text."""
+    """Raises UsageError for a field if records are whole files, or the first files are all plain text."""
     if whole:
         raise UsageError(
             f"field {field!r}: --record file reads no fields; drop it, or list the files in a "

@@ -40,7 +40,7 @@ def write_spooled(
     Raises:
         JobError: A block cannot be read, or `check_records` or `ShardWriter.write` fails.
     """
-    # A shard may have records of every process, and each has a file of its own.
+    # A shard may have records of every process, and each process has its own file.
     with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -64,7 +64,7 @@ def write_spooled(
 
 
 def _digested(records: EncodedShard, digest: Digest) -> Iterator[Stretch]:
-    """Yields the records in order once they were added to a digest, the same whatever the order of the rejects."""
+    """Adds the records to a digest, which does not depend on the order of the rejects, then yields them in order."""
     for some in records.stretches():
         digest.update((some.frames, some.hashes.tobytes(), some.rows, format_rejects(some.rejects)))
         yield some

@@ -1,6 +1,6 @@
-"""The states of an output directory, free, unfinished or complete, and the steps from one to the next.
+"""The states of an output directory (free, unfinished, complete) and the steps between them.
 
-A job writes into a folder of its own, and commits by creating the manifest of the next generation, which must not
+A job writes into its own folder, and commits by creating the manifest of the next generation, which must not
 exist. docs/design.md has the table.
 """
 
@@ -37,15 +37,15 @@ _GENERATION = re.compile(rf"{GENERATIONS}/([1-9][0-9]{{0,17}})\.json")
 
 _OURS = re.compile(rf"{_GENERATION.pattern}|{re.escape(MANIFEST)}|tags/[^/]+|{STAGING}/.+")
 
-# What a job writes into its folder.
+# Files that a job writes into its folder.
 _OF_A_JOB = re.compile(
     rf"[0-9a-f]{{8}}/([^/]+({DONE}|\.tfrecord(\.index)?)|rejects/[^/]+\.jsonl|vocabulary\.txt|tokenizer\.json)"
 )
 
-# What other programs have there.
+# Files of other programs.
 _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
 
-# What `python -m readers card` writes beside a complete dataset.
+# Files that `python -m readers card` adds to a complete dataset.
 _CARD = frozenset(["README.md"])
 
 _NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")
@@ -58,7 +58,7 @@ class State(NamedTuple):
         sizes: Name, relative to it -> size in bytes, of its files.
         content: The file of the newest generation; empty if no dataset is complete.
         manifest: The manifest in it; None if no dataset is complete.
-        named: The folders that generations name.
+        named: The folders to which generations refer.
     """
 
     sizes: dict[str, int]
@@ -78,7 +78,7 @@ class State(NamedTuple):
 
 
 def state_of(directory: str) -> State:
-    """The state of a directory; UsageError if it cannot be listed, holds what is not part of a dataset, or is damaged."""
+    """The state of a directory; UsageError if it cannot be listed, has files of no dataset, or is damaged."""
     try:
         refuse_links(directory)
         start = len(join(directory, ""))
@@ -86,7 +86,7 @@ def state_of(directory: str) -> State:
         state = State(sizes)
     except (BeamIOError, ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
-    for number in state.generations:  # There are two if the older one has to be deleted still.
+    for number in state.generations:  # There are two until the older one is deleted.
         path = join(directory, generation_file(number))
         try:
             content = read_bytes(path)
@@ -94,7 +94,7 @@ def state_of(directory: str) -> State:
         except (BeamIOError, ValueError, OSError, RecursionError) as error:
             raise UsageError(f"--output: {path}: {error}; name another directory") from None
         state = State(sizes, content, manifest, state.named.union(map(folder_of, manifest.paths)))
-    # Without a note, files in a folder are those of an attempt that came too late, or of somebody else: they are left alone.
+    # Files in a folder without a note come from an attempt that was too late, or from somebody else: keep them.
     strange = [name for name in sizes if not (_OURS.fullmatch(name) or _OF_A_JOB.fullmatch(name))]
     strange = sorted(name for name in strange if folder_of(name) not in state.folders)
     if state.content:
@@ -103,8 +103,8 @@ def state_of(directory: str) -> State:
         strange.append(MANIFEST)
     if strange:
         raise UsageError(
-            f"--output {directory}: it holds {strange[0]!r}, which is not part of a dataset; "
-            "move it away, or name an empty or a new directory"
+            f"--output {directory}: it contains {strange[0]!r}, which is not part of a dataset; "
+            "move it away, or name a new or an empty directory"
         )
     return state
 
@@ -115,15 +115,15 @@ def folder_of(name: str) -> str:
 
 
 def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
-    """The output of a run that begins now: which generation it writes, and after which.
+    """The output of a run that begins now: the generation that it writes, and the one before.
 
     Args:
         output: The dataset.
-        repeats: Whether the run may be that of a job which has completed the dataset.
-        cleans: Whether to end a commit that was interrupted.
+        repeats: Whether the run may repeat the job that completed the dataset.
+        cleans: Whether to finish an interrupted commit.
 
     Raises:
-        UsageError: The directory holds another dataset, or what is not part of one.
+        UsageError: The directory has another dataset, or other files.
     """
     state = state_of(output.directory)
     output = replace(output, run=uuid.uuid4().hex[:8])
@@ -159,7 +159,7 @@ def prepare(output: Output, job: str, folder: str) -> None:
 
     Raises:
         CompleteError: This job has completed the dataset.
-        UsageError: Another job has, before or since this one began; or the directory cannot be written.
+        UsageError: Another job has completed a dataset, or the directory cannot be written.
         DataError: The disk is full.
     """
     if output.written == job:
@@ -175,33 +175,33 @@ def prepare(output: Output, job: str, folder: str) -> None:
 
 
 def refuse_newer(output: Output, job: str = "") -> None:
-    """Refuses a directory in which the generation of this run is complete, with the error that `prepare` raises."""
+    """Raises the errors of `prepare` for a directory in which the generation of this run is complete."""
     state = state_of(output.directory)
     if max(state.generations, default=0) < output.generation:
         return
     if state.manifest and state.manifest.job == job:
         raise CompleteError(f"{output.directory} is complete")
     raise UsageError(
-        f"--output {output.directory}: a dataset was completed here since this job began; run it again "
+        f"--output {output.directory}: a dataset was completed here after this job began; run it again "
         "with --overwrite to replace that"
     )
 
 
 def commit(output: Output, manifest: Manifest, before: State) -> None:
-    """Makes a dataset complete, whose files are all written, given the state of its directory.
+    """Completes a dataset whose files are all written, given the state of its directory.
 
     A runner may call it again.
 
     Raises:
-        DataError: Another job has completed a dataset there meanwhile.
+        DataError: Another job completed a dataset there in the meantime.
         OSError: A file cannot be written.
     """
     directory, data = output.directory, manifest.to_bytes()
     name = generation_file(output.generation)
-    # The manifest must not survive a loss of power that a shard does not survive.
+    # After a loss of power there must be no manifest without its shards.
     sync_names(directory, manifest.paths)
     too_late = DataError(
-        f"--output {directory}: another job has completed a dataset here while this one ran; add "
+        f"--output {directory}: another job completed a dataset here while this one ran; add "
         "--overwrite to replace it"
     )
     if max(before.generations, default=0) > output.generation:
@@ -211,20 +211,20 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
     except TakenError:
         raise too_late from None
     sync_names(directory, [name])
-    # Whoever had a folder before the first attempt can commit no more; after it, somebody may have begun the next.
+    # Runs with a folder before the first attempt cannot commit any more; later ones may have begun the next generation.
     folders = before.named if name in before.sizes else before.folders
-    if _copy_newest(directory, output.staging) == data:  # Else the next job has committed.
+    if _copy_newest(directory, output.staging) == data:  # Otherwise the next job has committed.
         _finish(directory, before, manifest, folders, output.run)
 
 
 def _abandoned(state: State) -> frozenset[str]:
-    """The folders of a complete dataset in which nobody is at work: a run has files in `STAGING` before it has one."""
-    is_alone = all(folder_of(name) != STAGING for name in state.sizes)
-    return state.folders if is_alone else state.named
+    """The folders of a complete dataset in which no run is at work: runs have files in `STAGING` first."""
+    idle = all(folder_of(name) != STAGING for name in state.sizes)
+    return state.folders if idle else state.named
 
 
 def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> bytes:
-    """Makes `manifest.json` a copy of the newest generation; returns its content, which may have been copied before."""
+    """Copies the newest generation to `manifest.json` unless this was done before; returns its content."""
     while copied != (newest := state_of(directory).content):
         write_file(join(directory, MANIFEST), newest, staging, replace=True, synced=True)
         sync_names(directory, [MANIFEST])
@@ -235,9 +235,9 @@ def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> b
 def _finish(
     directory: str, state: State, manifest: Manifest, folders: frozenset[str], run: str = ""
 ) -> None:
-    """Ends a commit: deletes what the newest generation, whose manifest is given, does not need.
+    """Finishes a commit: deletes the files that the newest generation, whose manifest is given, does not need.
 
-    Nothing is deleted while another run is at work. What an interruption leaves, the next job deletes.
+    Nothing is deleted while another run is at work. Files left by an interruption are deleted by the next job.
 
     Args:
         directory, state, manifest: The dataset.
@@ -257,8 +257,8 @@ def _finish(
             left.append(name)
         elif (older := _GENERATION.fullmatch(name)) and int(older[1]) < manifest.generation:
             dead.append(name)
-    # Notes, and manifests of older generations, last: as long as one is there, the next job knows what is a job's.
+    # Notes and manifests of older generations go last: they show the next job which files are a job's.
     for names in (left, sorted(unnamed, key=lambda name: name.endswith(DONE)), dead):
         delete_files(join(directory, name) for name in names)
     drop_empty_directories(directory)
-    drop_uploads(directory)  # Of attempts that died.
+    drop_uploads(directory)  # Files of attempts that died.

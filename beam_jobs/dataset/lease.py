@@ -1,7 +1,7 @@
 """Leases: which runs are at work in an output directory.
 
-A lease tells a second command early that another one is at work, so that neither wastes its time. Nothing
-else rests on it: two runs that do not see each other both write, and one of them commits.
+A lease lets a second command stop early if another one is at work. Nothing else depends on it: two runs that
+do not see each other both write, and one of them commits.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from readers.format.manifest import join
 
 _LEASE = "lease"
 
-# How a job is found that an engine runs.
+# The note with which a job on an engine is found.
 _REMOTE = "job"
 
 _RENEWED_SECONDS = 20
 
-# A run on another machine that has not renewed its lease for so long was killed.
+# A run on another machine that has not renewed its lease for this long was killed.
 _DEAD_SECONDS = 120
 
 
@@ -66,7 +66,7 @@ class Lease(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes | None) -> Lease | None:
-        """The lease in a file; None for anything else."""
+        """The lease in a file; None if the file has none."""
         try:
             started, run, job, host, machine, pid, began, renewed = json.loads(data or b"")
             names = str(run), str(job), str(host), str(machine)
@@ -75,14 +75,14 @@ class Lease(NamedTuple):
             return None
 
     def is_alive(self) -> bool:
-        """Whether the run's process is there, as far as this one can know."""
+        """Whether the run's process exists, as far as this process can know."""
         if self.machine == _machine() and self.pid != os.getpid():
             return bool(self.began) and _beginning(self.pid) == self.began
         return abs(time.time() - self.renewed) <= _DEAD_SECONDS
 
 
 def _machine() -> str:
-    """Names the processes that a process number may mean: a boot of a machine, or a container."""
+    """Identifies where a process number is valid: one boot of a machine, or one container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -91,7 +91,7 @@ def _machine() -> str:
 
 
 def _beginning(pid: int) -> str:
-    """The start time of a process, as the system states it; empty if there is no such process."""
+    """The start time of a process, as the system states it; empty if the process does not exist."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]  # Killed, though its parent has not noticed.
@@ -141,14 +141,14 @@ def _run(folder: str, paths: list[str]) -> _Run:
 
 
 def _remote_job(note: bytes) -> str:
-    """The job of a note in words if it runs on its engine; else empty."""
+    """A description of a note's job if it runs on its engine; else empty."""
     from beam_jobs.engines.flink import NoAnswer, RemoteJob
 
     job = RemoteJob.parse(note)
     try:
         if job is None or not job.runs():
             return ""
-    except NoAnswer:  # As if there were no note: most often the engine was stopped, with its jobs.
+    except NoAnswer:  # As without a note: usually the engine was stopped, with its jobs.
         return ""
     where = f"; {job.flink.page}; cancel it with `{job.flink.cancel_command}`" if job.flink else ""
     return f"{job} is writing here, though its command has ended; wait for it to end{where}"
@@ -160,7 +160,7 @@ def is_lease(name: str, run: str) -> bool:
 
 
 def is_busy(directory: str, but: str = "") -> bool:
-    """Whether a run is at work in a directory, one that may be excepted aside."""
+    """Whether a run is at work in a directory; one run may be excepted."""
     return any(run.words for run in _runs(directory, but).values())
 
 
@@ -176,7 +176,7 @@ def _refusal(directory: str, run: _Run) -> UsageError:
 
 
 def clear_ended(directory: str, but: str) -> None:
-    """Deletes what runs that have ended have left in `STAGING`; one run does not count."""
+    """Deletes the files of ended runs in `STAGING`; one run is excepted."""
     _delete_ended(_runs(directory, but).values())
 
 
@@ -192,7 +192,7 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
     Args:
         output: The dataset, and the run.
         job: The job's name.
-        keeps: Whether to keep the run's files, because an engine continues the job without this process.
+        keeps: Whether to keep the run's files because an engine continues the job without this process.
 
     Raises:
         UsageError: Another run is at work there.
@@ -240,6 +240,6 @@ def _keep_renewing(output: Output, lease: Lease, ended: threading.Event) -> None
 
 
 def note_remote(output: Output, note: bytes) -> None:
-    """Keeps what finds the job of a run on its engine; nothing is kept where nothing can be written."""
+    """Keeps the note that finds a run's job on its engine, if the directory can be written."""
     with contextlib.suppress(OSError, JobError):
         write_file(join(output.staging, _REMOTE), note, output.staging, replace=True)

@@ -22,17 +22,17 @@ from readers.format.schema import Feature, Schema
 
 DEFAULT_SHARD_SIZE = 128 << 20
 
-# The folder of a dataset with a folder for each run: its lease, and files that have no name yet.
+# The folder of a dataset with a folder for each run, which has its lease and unfinished files.
 STAGING = ".staging"
 
-# Options that say where the inputs are, and not what they are.
+# Options about where the inputs are, not what they are.
 _PLACES = ("input", "table")
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 
 
 def parse_size(text: str, name: str = "--shard_size") -> int:
-    """The number of bytes in `128MiB`, `1GB`, `500k` or `1000`, the value of a flag; UsageError if it is no positive size."""
+    """The bytes in a flag's value, such as `128MiB`, `1GB`, `500k` or `1000`; UsageError if it is not valid."""
     digits = text.strip().lower().removesuffix("b")
     unit = digits.lstrip("0123456789.")
     try:
@@ -59,20 +59,19 @@ class Output:
     Attributes:
         directory: The path or URL of the dataset.
         schema: The features of every record.
-        placement: Seed and splits, which decide where each key goes.
+        placement: Seed and splits, which determine where each key goes.
         num_shards: The number of shards of each split; 0 chooses it from `shard_size`.
         shard_size: The approximate size of a shard in bytes.
         on_reject: "skip" counts and lists bad inputs, "fail" stops at the first.
         overwrite: Whether an existing dataset may be replaced.
         options: The job's options for the manifest, without those of the runner or the machine.
         feature_names: Names of features in Examples, if they differ from those in the schema.
-        max_rejects: The most inputs that may be rejected, or there is no dataset.
+        max_rejects: The job fails if it rejects more inputs than this.
         mapper: Makes the features of `schema` from those of the job; None if they are the same.
         run: The name of the run's folder in `STAGING`.
         generation: The number of the generation that the job writes.
         parent: The SHA-256 of the manifest of the generation before; empty for the first.
-        written: What `job` returned to the job whose dataset is complete here; empty unless this job must be
-            that one.
+        written: The `job` of the complete dataset here; empty unless this job must be that one.
     """
 
     directory: str
@@ -93,13 +92,13 @@ class Output:
 
     @property
     def staging(self) -> str:
-        """The folder of this run's files that have no name yet."""
+        """The folder of this run's unfinished files."""
         return join(self.directory, f"{STAGING}/{self.run}")
 
     def job(self, summary: Summary) -> str:
-        """Names what decides the records: the options and the inputs, but not where they are. 16 hex digits."""
+        """A digest of the options and the inputs, but not of their places, in 16 hex digits."""
         options = {name: value for name, value in self.options.items() if name not in _PLACES}
-        decides = [
+        parts = [
             self.schema.to_json(),
             dict(self.feature_names),
             options,
@@ -108,7 +107,7 @@ class Output:
             self.shard_size,
             summary.facts(),
         ]
-        return _digest(decides, 8)
+        return _digest(parts, 8)
 
     def folder(self, summary: Summary) -> str:
         """The name of the folder of this job's files, the same on every machine: 8 hex digits."""
@@ -136,17 +135,17 @@ def resolve(directory: str) -> str:
 
 
 def parse_num_shards(given: str | int | None, splits: tuple[str, ...]) -> tuple[int, ...]:
-    """The number of shards of every split, from `16` or `train=16,val=2`, 0 if it is not given; UsageError if it is wrong."""
+    """The number of shards of every split, from `16` or `train=16,val=2`; 0 if not given, UsageError if wrong."""
     shards, text = dict.fromkeys(splits, 0), str(given)
     for part in [] if given is None else text.split(","):
         name, equals, number = part.strip().rpartition("=")
         if equals and name not in shards:
             raise UsageError(
-                f"--num_shards {text}: no split {name!r}, --splits has {', '.join(splits)}"
+                f"--num_shards {text}: no split {name!r}, the splits are {', '.join(splits)}"
                 f"{did_you_mean(name, splits)}"
             )
         if not number.isdecimal() or not 1 <= int(number) <= MAX_SHARDS:
-            raise UsageError(f"--num_shards {text}: {number!r} is not a number in 1..{MAX_SHARDS}")
+            raise UsageError(f"--num_shards {text}: {number!r}: expected 1 to {MAX_SHARDS} shards")
         shards.update(dict.fromkeys([name] if equals else splits, int(number)))
     return tuple(shards.values())
 

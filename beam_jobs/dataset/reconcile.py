@@ -1,4 +1,4 @@
-"""Reconciles results with the plan, which proves that no record was lost."""
+"""Compares results with the plan, which proves that no record was lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def reconcile(
 
 
 def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], counted: int) -> None:
-    """Checks that a split has all of its shards and records, which the statistics know, too."""
+    """Checks that a split has all of its shards and records, and that the statistics agree."""
     sizes = [result.shard.records for result in results if result.shard]
     written = sum(sizes)
     rejected = sum(result.rejected for result in results)
@@ -58,7 +58,7 @@ def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], cou
         raise DataError(
             f"split {name}: found {found} records, written {written}, rejected {rejected}, "
             f"{counted} in the statistics; {len(sizes)} of {split.shards} shards arrived: the "
-            "runner lost or repeated some; no dataset was written, run the job again"
+            "runner lost or repeated some; no dataset was written, run the same command again"
         )
 
 
@@ -68,7 +68,7 @@ def _check_rejects(every: list[ShardResult], inputs: int, max_rejects: MaxReject
     rejected = sum(result.rejected for result in every)
     if not any(result.shard.records for result in every if result.shard):
         if not rejects:
-            raise UsageError("the inputs hold no record: no dataset was written")
+            raise UsageError("the inputs have no records: no dataset was written")
         raise DataError(
             f"all {rejected} records were rejected, no dataset was written; the first: {min(rejects)}"
         )
@@ -80,12 +80,12 @@ def _check_balance(name: str, results: list[ShardResult]) -> None:
     if sizes and max(sizes) - min(sizes) > 1:
         raise DataError(
             f"split {name}: shards of {min(sizes)} to {max(sizes)} records, expected to differ by 1 at "
-            "most: no dataset was written, run the job again"
+            "most: no dataset was written, run the same command again"
         )
 
 
 def check_files(directory: str, results: Iterable[ShardResult], sizes: Mapping[str, int]) -> None:
-    """Checks that the files of all shards are there, with the sizes as written; DataError if not.
+    """Checks that the files of all shards exist with the sizes as written; DataError if not.
 
     Args:
         directory: The dataset.

@@ -1,8 +1,8 @@
 """Notes about shards, with which the next run of an unfinished job resumes.
 
-A shard is a pure function of the records that the plan puts there and of the job's options. A digest of these
-is noted in a small file before the shard gets its name. The next run keeps the shard if the digest is the same
-and the checksums of its files agree. If the digest is another one, because an input has changed, or if a file is
+A shard is a pure function of the records that the plan puts there and of the job's options. A small file with a
+digest of these is written before the shard gets its name. The next run keeps the shard if the digest is the same
+and the checksums of its files agree. If the digest differs, because an input has changed, or if a file is
 damaged, the shard is written under a second name: no file ever has two contents.
 """
 
@@ -58,7 +58,7 @@ class ShardResult:
 
 
 class Digest:
-    """The digest of everything that decides the bytes of a shard; records are added in order."""
+    """The digest of everything that determines the bytes of a shard; records are added in order."""
 
     def __init__(self, output: Output, name: str, names: Names) -> None:
         context = [name, dict(names), output.schema.to_json(), output.options, versions()]
@@ -82,7 +82,7 @@ def second_name(name: str, mark: str) -> str:
 
 
 def noted_shards(names: Iterable[str]) -> tuple[int, int]:
-    """How many shards have a note among some files, and how many there will be in the splits that have one."""
+    """How many of some files are notes of shards, and how many shards the splits with such notes will have."""
     notes = [(match[1], int(match[2])) for match in map(_NOTED.fullmatch, names) if match]
     return len(notes), sum(dict(notes).values())
 
@@ -102,7 +102,7 @@ class Note:
     def find(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | str:
         """The (result, figures) of the shard, or the path under which it must be written.
 
-        Its digest is asked for only if an earlier run has left a note.
+        Its digest is computed only if an earlier run has left a note.
         """
         try:
             note = json.loads(content_of(self._path) or b"")
@@ -116,7 +116,7 @@ class Note:
         try:
             result, figures = self._result_of(note["result"]), note["figures"]
         except (ValueError, KeyError, TypeError):
-            return self._name  # Whatever is wrong with the note, writing the shard again is right.
+            return self._name  # Whatever is wrong with the note, write the shard again.
         states = set(self._states(result))
         if states <= {True}:
             return result, figures
@@ -125,7 +125,7 @@ class Note:
         return result.shard.path if result.shard else self._name
 
     def _result_of(self, values: dict[str, Any]) -> ShardResult:
-        """The result in a note, as that of a kept shard; a wrong note raises an error of any kind."""
+        """The result in a note, marked as kept; a wrong note raises an error of any kind."""
         shard = Shard(**values["shard"]) if values["shard"] else None
         first = Reject(**values["first_reject"]) if values["first_reject"] else None
         result = ShardResult(**(values | {"shard": shard, "first_reject": first, "kept": True}))

@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
         hashes: uint64 [n], the hashes by which they are ordered.
         rows: Their rows of the index, one after another.
         rejects: Inputs among them that became no record.
-        piece: The file in which the frames wait; None if they are in `frames`.
+        piece: The file with the frames; None if they are in `frames`.
     """
 
     frames: bytes
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
 
 @contextlib.contextmanager
 def unwritable(directory: str, name: str) -> Iterator[None]:
-    """Turns the OSError of a filesystem that refuses to write a file into DataError."""
+    """Turns the OSError of a failed write into DataError."""
     try:
         yield
     except OSError as error:
@@ -102,14 +102,14 @@ class ShardFile(contextlib.ExitStack):
         self.write, self.append = self._file.write, self._file.append
 
     def finish(self, index: Index) -> Shard:
-        """The shard, which no reader sees yet, given the index of the records that were written."""
+        """The shard, which no reader sees yet, given the index of its records."""
         self._index = index.to_bytes()
         sizes = self._file.size, self._file.crc32c, len(self._index), head_crc32c(self._index)
         smallest = int(index.sections[HASH].min(initial=0xFFFFFFFF))
         return Shard(self._path, len(index.lengths), *sizes, smallest)
 
     def commit(self) -> None:
-        """Makes the file appear, after its index; DataError if there is a file of its name with other bytes."""
+        """Makes the file appear, after its index; DataError if a file of its name has other bytes."""
         path = join(self._output.directory, self._path + INDEX_SUFFIX)
         write_file(path, self._index, self._output.staging)
         self._file.publish()
@@ -149,7 +149,7 @@ class ShardWriter:
         return self._plan.splits[self._split].record_bytes
 
     def owns(self, splits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """Which records (splits uint8 [n], hashes uint64 [n]) are of this shard, bool [n]."""
+        """Whether records (splits uint8 [n], hashes uint64 [n]) are of this shard, bool [n]."""
         return shards_of(self._plan, splits, hashes) == self._key
 
     def digest(self, names: Names | None = None) -> Digest:
@@ -157,9 +157,9 @@ class ShardWriter:
         return Digest(self._output, self.name, names or {})
 
     def find_done(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | None:
-        """The (result, figures) of the shard if an earlier run wrote it with the same digest; else decides its name.
+        """The (result, figures) of the shard if an earlier run wrote it with the same digest; else chooses its name.
 
-        Its complete digest is asked for only if an earlier run has left a note.
+        Its complete digest is computed only if an earlier run has left a note.
         """
         done = self._note.find(digest)
         if isinstance(done, str):
@@ -178,8 +178,8 @@ class ShardWriter:
 
         Args:
             stretches: Its records in the order of their hashes.
-            digest: The digest of the shard, complete when all stretches were taken.
-            figures: Returns what `find_done` shall return with the result, when all stretches were taken.
+            digest: The digest of the shard, complete after the last stretch.
+            figures: Returns the figures for `find_done`, after the last stretch.
 
         Raises:
             DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
@@ -218,7 +218,7 @@ class ShardWriter:
     def _noted(
         self, shard: Shard | None, rejects: list[Reject], digest: Digest, figures: Any
     ) -> ShardResult:
-        """The result, after it was noted and its rejects were listed."""
+        """Writes the note and the list of rejects; returns the result."""
         lines = format_rejects(rejects)
         result = ShardResult(
             self._split,

@@ -1,9 +1,9 @@
 """Balances shards to the last record: records move from the ends of fuller shards to shorter ones.
 
 Shards are planned to ±1 record, but an input that is rejected while its shard is written leaves the shard
-short. So at the end `plan_changes` decides which records move. A shard that changes is written once more, under a
-second name that follows from its bytes: what it keeps, then what it receives from the ends of other shards, all
-of which stay as they are until the dataset is complete.
+short. So at the end `plan_changes` chooses the records to move. A shard that changes is written once more, under
+a second name that follows from its bytes: the records that it keeps, then those that it receives. The old shards
+stay as they are until the dataset is complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COPY_BYTES = 4 << 20
 
 
 class Move(NamedTuple):
-    """Consecutive records that leave a shard: the number of the first of them in it, and how many."""
+    """Consecutive records that leave a shard: the number of the first one, and how many."""
 
     donor: Shard
     first: int
@@ -87,7 +87,7 @@ def moves_by_records(records: Sequence[int]) -> list[_Numbers]:
 def changes_of(
     shards: Sequence[Shard], results: Sequence[ShardResult], moves: Iterable[_Numbers]
 ) -> Iterator[Change]:
-    """Yields the changes of the shards of one split, given in order; shards that stay as they are have none."""
+    """Yields the changes of the shards of one split, given in order; unchanged shards have none."""
     keep = [shard.records for shard in shards]
     intake: list[list[Move]] = [[] for _ in shards]
     for donor, first, records, receiver in moves:
@@ -135,7 +135,7 @@ def _read_records(directory: str, move: Move) -> tuple[bytes, Index]:
 
 
 def apply_change(output: Output, change: Change) -> ShardResult:
-    """Writes a shard once more: what it keeps, then what it receives; DataError if a shard or its index has changed."""
+    """Writes a changed shard: kept records, then received ones; DataError if a shard or its index has changed."""
     directory, shard = output.directory, change.shard
     leaving = Move(shard, change.keep, shard.records - change.keep)
     suffix = _read_records(directory, leaving)[0] if leaving.records else b""

@@ -1,1 +1,1 @@
-"""Where work runs: Beam's runners, and our own processes."""
+"""Beam's runners, and our own processes, on which jobs run."""

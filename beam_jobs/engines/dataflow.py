@@ -30,13 +30,13 @@ _SIGN_IN = SignIn(
     "",
 )
 
-# How long the store is asked for a bucket.
+# The time limit of a request for the bucket.
 _SECONDS_TO_ANSWER = 5.0
 
 # The loggers of the service's messages and of retries.
 _LOGGERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.retry")
 
-# Beam's message about every job that sends files, whether they are installed or not.
+# Beam prints this for every job that sends files, whether or not they are installed.
 _ADVICE = "Pipeline has additional dependencies"
 
 # The service's addition to the text of a worker's exception.
@@ -50,7 +50,7 @@ def on_dataflow(options: PipelineOptions) -> bool:
 
 
 def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str]) -> None:
-    """Checks everything that can be known to fail, before anything is made on this machine or in a cloud.
+    """Checks for all failures that can be foreseen, before anything is made on this machine or in a cloud.
 
     Args:
         options: Beam's options; `--setup_file` is made absolute, because Beam builds it elsewhere.
@@ -73,7 +73,7 @@ def prepare_dataflow(options: PipelineOptions, output: str, inputs: Sequence[str
     for flag, path in paths:
         if is_local(path):
             raise UsageError(
-                f"{flag} {path}: this path is on this machine, invisible to Dataflow's workers; expected a "
+                f"{flag} {path}: Dataflow's workers cannot see paths of this machine; expected a "
                 "path such as gs://bucket/folder"
             )
     _check_package(options.view_as(SetupOptions), options.view_as(WorkerOptions))
@@ -98,7 +98,7 @@ def _check_package(setup: Any, worker: Any) -> None:
 
 
 def _check_bucket(options: PipelineOptions) -> None:
-    """Asks for the bucket of staged files, as Beam would, which retries for minutes, and makes one if none is named."""
+    """Checks the bucket of staged files, for which Beam would retry for minutes; makes one if none is named."""
     from google.api_core.exceptions import GoogleAPIError
     from google.auth.exceptions import GoogleAuthError
     from google.cloud.storage.retry import DEFAULT_RETRY
@@ -125,7 +125,7 @@ def _check_bucket(options: PipelineOptions) -> None:
         ) from None
 
 
-def refusal(error: BaseException | None) -> JobError | None:
+def rejection(error: BaseException | None) -> JobError | None:
     """One line for a job that the service did not accept; None for any other error."""
     from apache_beam.runners.dataflow.internal.apiclient import DataflowJobAlreadyExistsError
     from google.api_core.exceptions import ClientError, GoogleAPICallError
@@ -136,10 +136,10 @@ def refusal(error: BaseException | None) -> JobError | None:
             f"no credentials for Google Cloud ({_gist(str(error))}); {_SIGN_IN.variables}"
         )
     if isinstance(error, DataflowJobAlreadyExistsError):
-        return UsageError(f"Dataflow refuses the job: {error}")
+        return UsageError(f"Dataflow rejected the job: {error}")
     if isinstance(error, ClientError):
         return UsageError(
-            f"Dataflow refuses the job: {int(error.code or 0)} {_gist(error.message)}; check --project, "
+            f"Dataflow rejected the job: {int(error.code or 0)} {_gist(error.message)}; check --project, "
             "--region and your account's permissions there"
         )
     if isinstance(error, GoogleAPICallError):
@@ -170,7 +170,7 @@ class _Lines(logging.Handler):
 def service_log_shown(stream: TextIO) -> Iterator[None]:
     """Prints the service's messages on a stream, and hides everything else that Beam logs.
 
-    Beam logs a refusal three times, in many lines; the command reports it in one.
+    Beam logs a rejected job three times, in many lines; the command reports it in one.
     """
     handler, beam = _Lines(stream), logging.getLogger("apache_beam")
     level = beam.level
@@ -219,7 +219,7 @@ def follow_dataflow(runner: Any, result: Any, options: PipelineOptions, watch: W
 
 
 def _check_end(state: str, id_: str, page: str, message: str) -> None:
-    """Raises the `JobError` of a job that has not ended well."""
+    """Raises the `JobError` of a job that failed or was cancelled."""
     if state == PipelineState.DONE:
         return
     if found := find_job_error(Exception(message)):
@@ -230,7 +230,7 @@ def _check_end(state: str, id_: str, page: str, message: str) -> None:
             "keeps the shards that are done"
         )
     raise DataError(
-        f"the job {id_} ended as {state}: {_gist(message) or 'the service does not say why'}; no "
+        f"the job {id_} ended as {state}: {_gist(message) or 'the service gives no reason'}; no "
         f"dataset was written; its log is at {page}"
     )
 

@@ -1,4 +1,4 @@
-"""The flags of Beam: their names, and those that `--engine` stands for. Beam itself is not imported here."""
+"""The flags of Beam: their names, and those that `--engine` sets. Beam itself is not imported here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 
 Engine = Literal["direct", "prism", "flink", "spark", "dataflow"]
 
-# The flags of Beam 2.77 with a value, and those without; a test holds them true against the installed Beam.
+# The flags of Beam 2.77 with a value, and those without; a test compares them with the installed Beam.
 _VALUES = """
     application_id artifact_endpoint artifact_port artifacts_dir autoscaling_algorithm azure_connection_string
     azure_managed_identity_client_id beam_plugin beam_plugins beam_services blob_service_endpoint
@@ -67,11 +67,11 @@ _RUNNERS = {
     "spark": ["--runner=SparkRunner", "--spark_version=3"],
 }
 
-# For how many milliseconds idle workers are kept: starting new ones for the next stage takes 3 to
-# 4 s. A dead worker is kept as long, too, and until then every retry fails.
+# How many milliseconds idle workers are kept: starting new ones for the next stage takes 3 to
+# 4 s. A dead worker is kept as long, and until then every retry fails.
 _IDLE_MILLISECONDS = 5_000
 
-# Dataflow refuses names with other characters, and pages of engines show no long ones.
+# Dataflow rejects names with other characters, and the pages of engines cut long ones.
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _MOST_OF_OUTPUT = 40
 
@@ -81,7 +81,7 @@ def job_name(job: str, output: str) -> str:
 
     Args:
         job: Which job it is, such as "text".
-        output: The output directory; of a long one the end, and a digest of the whole.
+        output: The output directory; a long one is shortened to its end and a digest.
     """
     place = _NOT_IN_A_NAME.sub("-", output.lower()).strip("-")
     if len(place) > _MOST_OF_OUTPUT:

@@ -1,4 +1,4 @@
-"""Jobs on Flink, through its REST interface, and the note that finds a job of any engine again."""
+"""Jobs on Flink, through its REST interface, and the note with which a job on any engine is found again."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _ENDED = ("FINISHED", "CANCELED", "FAILED", "DONE", "CANCELLED", "DRAINED")
 
 
 class NoAnswer(Exception):
-    """An engine says nothing about a job; the message says why."""
+    """An engine gives no answer about a job; the message gives the reason."""
 
 
 class FlinkJob(NamedTuple):
     """A job on Flink.
 
     Attributes:
-        address: That of the JobManager, such as http://host:8081.
+        address: The JobManager's address, such as http://host:8081.
         id: The id that Flink gave the job.
     """
 
@@ -64,7 +64,7 @@ class FlinkJob(NamedTuple):
             _ask(self.address, f"/jobs/{self.id}?mode=cancel", "PATCH")
 
     def ends_within(self, seconds: float) -> str:
-        """The state in which the job has ended, in Flink's words; empty if it runs after the seconds.
+        """The state in which the job ended, in Flink's words; empty if it still runs after the seconds.
 
         Raises:
             NoAnswer: The JobManager does not answer, or does not know the job.
@@ -78,7 +78,7 @@ class FlinkJob(NamedTuple):
 
 
 class RemoteJob(NamedTuple):
-    """What finds a job again, also after the command that submitted it has ended.
+    """A note with which a job is found again, even after the command that submitted it has ended.
 
     Attributes:
         name: The job's name.
@@ -94,7 +94,7 @@ class RemoteJob(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes) -> RemoteJob | None:
-        """The job in a note; None if it is no such note."""
+        """The job in a note; None if the note is not valid."""
         try:
             name, service, id_, flink = json.loads(data)
             return cls(str(name), str(service), str(id_), flink and FlinkJob(*map(str, flink)))
@@ -112,7 +112,7 @@ class RemoteJob(NamedTuple):
         """Whether the engine says that the job has not ended.
 
         Raises:
-            NoAnswer: The engine says nothing.
+            NoAnswer: The engine gives no answer.
         """
         if self.flink:
             return not self.flink.ends_within(SECONDS_TO_END)
@@ -127,11 +127,11 @@ class RemoteJob(NamedTuple):
 
 
 def addresses(options: PipelineOptions, page: str) -> list[str]:
-    """Where a JobManager may answer.
+    """Addresses at which a JobManager may answer.
 
     Args:
-        options: Beam's options: tells `--flink_master`, and the machine of the job service.
-        page: The address that the user gave; if it is empty, those two are likely.
+        options: Beam's options, with `--flink_master` and the machine of the job service.
+        page: The address that the user gave; if it is empty, those two are tried.
     """
     service = options.view_as(PortableOptions).job_endpoint or "localhost"
     master = options.view_as(FlinkRunnerOptions).flink_master
@@ -142,7 +142,7 @@ def addresses(options: PipelineOptions, page: str) -> list[str]:
 
 
 def jobs_at(address: str, name: str) -> dict[FlinkJob, bool]:
-    """The jobs of a name that a JobManager knows -> whether each runs.
+    """The jobs with a name that a JobManager lists -> whether each one runs.
 
     Raises:
         NoAnswer: Nothing answers there, or no JobManager.
@@ -161,7 +161,7 @@ def _ask(address: str, path: str, method: str = "GET") -> Any:
     """The JSON that Flink answers; None if the answer is empty.
 
     Raises:
-        NoAnswer: Nothing answers there, or something else than JSON.
+        NoAnswer: Nothing answers there, or the answer is not JSON.
     """
     try:
         request = urllib.request.Request(address + path, method=method)

@@ -1,8 +1,8 @@
 """Calls functions in processes that may die: libraries in native code crash on some damaged files.
 
-Each answers one call at a time, so there is one for each thread that calls, and at most one for each processor.
-They are started when they are needed. Bytes that are passed to them, and arrays that come back, are in files in
-memory: a pipe would take several times as long.
+Each process answers one call at a time, so there is one for each calling thread, and at most one for each
+processor. They are started when they are needed. Bytes and arrays are passed in files in memory: a pipe would
+take several times as long.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from readers.files.processors import processors
 
 T = TypeVar("T")
 
-# What the process may allocate beside the memory of a call, for Python and the libraries.
+# Memory that the process may allocate for Python and the libraries, in addition to that of a call.
 _OWN_BYTES = 1 << 30
 
-# In bytes: where arrays may begin, as NumPy and its compiled loops expect.
+# The alignment of arrays in bytes that NumPy and its compiled loops expect.
 _ALIGNMENT = 64
 
 
 def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: int) -> T:
-    """Returns `function(data, *arguments)`, which only another process computes.
+    """Returns `function(data, *arguments)`, computed in another process.
 
     Args:
         function: A function of a module.
         data: Bytes, of any number.
         arguments: Picklable.
-        memory: How many bytes the call may allocate; MemoryError is raised in it for more.
+        memory: The bytes that the call may allocate; it gets a MemoryError for more.
 
     Raises:
         RejectError: The process crashed, and so did a new one.
@@ -60,7 +60,7 @@ def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: in
             except EOFError:
                 code, words = guard.end()
                 guard = None
-            except BaseException:  # The answer to this call must not become that to the next.
+            except BaseException:  # The next call must not get the answer to this one.
                 guard.kill()
                 guard = None
                 raise
@@ -75,10 +75,10 @@ def guarded(function: Callable[..., T], data: bytes, *arguments: Any, memory: in
 
 
 def _fail(code: int, words: str) -> NoReturn:
-    """Raises the error for a process that ended twice, with this code and these words."""
+    """Raises the error for a process that ended twice, given its exit code and its last line."""
     if code == -signal.SIGKILL:
         raise DataError(
-            "the process that reads it was killed twice, by hand or for lack of memory; no dataset was "
+            "the process that reads it was killed twice, perhaps for lack of memory; no dataset was "
             "written. Give the job more memory, or leave the file out"
         )
     if code >= 0:
@@ -106,7 +106,7 @@ class _Guard:
     def call(
         self, function: Callable[..., T], data: bytes, arguments: tuple[Any, ...], memory: int
     ) -> tuple[Any, Exception | None]:
-        """The result of a call, or the exception that the function raised; EOFError if the process has ended."""
+        """The result of a call, or the exception of the function; raises EOFError if the process has ended."""
         try:
             _send(self._connection, (function, arguments, memory), [data])
             (packed, error), buffers = _receive(self._connection)
@@ -124,25 +124,25 @@ class _Guard:
         return code, lines[-1] if lines else "it wrote nothing"
 
     def kill(self) -> None:
-        """Ends the process, whatever it does."""
+        """Ends the process, even during a call."""
         self._process.kill()
         self.end()
 
 
 def _none_started() -> queue.LifoQueue[_Guard | None]:
-    """One place for a process for each processor."""
+    """A pool with at most one process for each processor."""
     found = queue.LifoQueue[_Guard | None]()
     for _ in range(processors()):
         found.put(None)
     return found
 
 
-# The processes that no thread calls, the one that answered last on top.
+# The idle processes, the most recently used one on top.
 _guards = _none_started()
 
 
 def _forget() -> None:
-    """Leaves the processes to the one that this one was forked from."""
+    """Leaves the processes to the parent after a fork."""
     global _guards
     _guards = _none_started()
 
@@ -159,7 +159,7 @@ os.register_at_fork(after_in_child=_forget)
 
 def serve(descriptor: int) -> None:
     """Answers calls until the other end of the connection is closed; runs in the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that calls.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller.
     keep_freed()
     with Connection(descriptor) as connection:
         while True:
@@ -203,7 +203,7 @@ def _send(connection: Connection, message: Any, buffers: Sequence[bytes | memory
 
 
 def _receive(connection: Connection) -> tuple[Any, list[memoryview]]:
-    """A message and its buffers, in memory of their own that can be written; EOFError if the other end is closed."""
+    """A message and its buffers, in separate writable memory; EOFError if the other end is closed."""
     message, sizes = connection.recv()
     if not any(sizes):
         return message, [memoryview(bytearray()) for _ in sizes]
@@ -231,7 +231,7 @@ def _socket_of(connection: Connection) -> socket.socket:
 
 
 def _memory_file() -> IO[bytes]:
-    """A file without a name, which Linux keeps in memory."""
+    """An unnamed file in memory."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("guarded"), "wb")
     return tempfile.TemporaryFile()

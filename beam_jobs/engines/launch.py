@@ -28,7 +28,7 @@ from beam_jobs import progress
 from beam_jobs.engines.dataflow import (
     follow_dataflow,
     on_dataflow,
-    refusal,
+    rejection,
     service_log_shown,
 )
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
@@ -88,7 +88,7 @@ def check_job_service(options: PipelineOptions) -> None:
     """Checks that a job service answers, or that Beam can start one; its jar is downloaded if it is missing.
 
     Raises:
-        UsageError: Beam would wait in silence for the service, or end with a trace.
+        UsageError: Beam would wait silently for the service, or fail with a traceback.
     """
     endpoint = options.view_as(PortableOptions).job_endpoint
     runner = (options.view_as(StandardOptions).runner or "").rpartition(".")[2]
@@ -114,11 +114,11 @@ def _get_jar(engine: str, options: PipelineOptions) -> None:
 
     server = {"flink": FlinkJarJobServer, "spark": SparkJarJobServer}[engine](options)
     folder = options.view_as(JobServerOptions).jar_cache_dir or JavaJarServer.JAR_CACHE
-    how = f"with --{engine}_job_server_jar; or give --job_endpoint HOST:PORT of a job server that runs"
+    how = f"with --{engine}_job_server_jar; or add --job_endpoint HOST:PORT of a running job server"
     try:
         url = server.path_to_jar()
     except ValueError:
-        raise UsageError(f"Beam's job server is not there: name its jar {how}") from None
+        raise UsageError(f"the jar of Beam's job server is missing: name it {how}") from None
     if os.path.exists(url) or os.path.exists(os.path.join(folder, os.path.basename(url))):
         return
     print(f"downloading Beam's job server: {url}", file=sys.stderr, flush=True)
@@ -136,7 +136,7 @@ def launch(
 ) -> tuple[PipelineResult, dict[str, float]]:
     """Runs a pipeline to its end; returns the seconds of its phases, too.
 
-    Other engines do not report phases; if `ends_early`, the pipeline may run when this returns, or later.
+    Other engines do not report phases; if `ends_early`, the pipeline may still run, or run later.
 
     Args:
         transform: The whole pipeline.
@@ -170,8 +170,8 @@ def launch(
     except Exception as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from None
-        refused = refusal(error) if on_dataflow(options) else None
-        raise (find_job_error(error) or refused or _unforeseen(error)) from error
+        rejected = rejection(error) if on_dataflow(options) else None
+        raise (find_job_error(error) or rejected or _unforeseen(error)) from error
     finally:
         if watch:
             watch.stop()
@@ -200,7 +200,7 @@ def _wait_elsewhere(result: Any, watch: Watch, options: PipelineOptions) -> None
     if early == EXECUTABLE:
         result.wait_until_finish()
         path = options.view_as(PortableOptions).output_executable_path
-        watch.say(f"the job is in {path}; nothing has run. It runs\n{how_to_run(path)}")
+        watch.say(f"the job is in {path}; nothing has run. To run it\n{how_to_run(path)}")
         return
     try:
         watch.submitted(result._job_id)
@@ -220,11 +220,11 @@ def _wait_elsewhere(result: Any, watch: Watch, options: PipelineOptions) -> None
         if lost := watch.lost(error):
             raise lost from error
         messages = (message.message_response.message_text for message in result._messages)
-        raise error from RuntimeError("\n".join(messages))  # Has the whole trace of the engine.
+        raise error from RuntimeError("\n".join(messages))  # It has the engine's whole traceback.
 
 
 def how_to_run(path: str) -> str:
-    """What runs the job in a jar that the job service has written instead of running it."""
+    """The commands that run the job in a jar, which the job service wrote instead of running it."""
     jar = shlex.quote(path)
     # A classpath, because `flink run` does not find the job in a jar whose classes Flink has loaded
     # from its own folder, where docs/engines.md puts Beam's.
@@ -254,7 +254,7 @@ def _unforeseen(error: Exception) -> DataError:
 
 
 def root_cause(text: str) -> str:
-    """The line of an error that says most about a failure, at most 500 characters; empty without one.
+    """The most informative line of an error, at most 500 characters; empty without one.
 
     It is the exception that ends the last Python traceback in the text, or else the first line.
     """

@@ -1,4 +1,4 @@
-"""Memory of this process: how much a call may allocate, and what becomes of freed memory."""
+"""Limits the memory that a call may allocate, and keeps or returns freed memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def give_back_freed() -> None:
 
 @contextlib.contextmanager
 def limited(size: int) -> Iterator[None]:
-    """Lets pyarrow allocate some bytes inside; MemoryError is raised for more. On Linux alone.
+    """Limits the bytes that pyarrow may allocate in this context; MemoryError for more. Linux only.
 
     It limits the process, so all threads share their limits: it is for calls that take milliseconds.
 
@@ -54,7 +54,7 @@ def limited(size: int) -> Iterator[None]:
         _LIMITS.leave(size)
 
 
-# The sixth number is that of the pages that a limit counts.
+# The sixth number counts the pages to which the limit applies.
 _USED = Path("/proc/self/statm")
 
 
@@ -67,7 +67,7 @@ class _Limits:
         self._own = resource.getrlimit(resource.RLIMIT_DATA)
 
     def forget(self) -> None:
-        """Gives a forked process its own limit, whatever the threads of the other one do."""
+        """Gives a forked process its own limit, independent of the threads of its parent."""
         if self._inside:
             resource.setrlimit(resource.RLIMIT_DATA, self._own)
         self.__init__()  # type: ignore[misc]
@@ -85,7 +85,7 @@ class _Limits:
             resource.setrlimit(resource.RLIMIT_DATA, (wanted, self._own[1]))
 
     def leave(self, size: int) -> None:
-        """Takes a limit away; without any other, the process has its own again."""
+        """Removes a limit; after the last one, the process has its original limit again."""
         with self._lock:
             self._inside -= 1
             self._allowed -= size

@@ -1,6 +1,6 @@
 """Processes that load and encode for the process in which the DirectRunner runs a pipeline.
 
-They were chosen by measurement (docs/design.md has the figures). For recordings, images and texts,
+Measurements led to this design (docs/design.md has the figures). For recordings, images and texts,
 jobs with these processes are the fastest, or within 5 % of it; with one worker, threads or Beam's
 own processes, one of the three takes 1.4 to 1.6 times as long. They never import Beam, so they
 start in a fraction of the time of Beam's workers; they share the work of a single shard, and
@@ -36,7 +36,7 @@ T = TypeVar("T")
 # Tasks queued per process, so that none is idle while results are written.
 _AHEAD = 2
 
-# How long the process may take to end after its connection has.
+# How long a process may take to end after its connection is closed.
 _SECONDS_TO_END = 10
 
 # The longest name of an input that is kept, in bytes.
@@ -48,7 +48,7 @@ class Window(Generic[T]):
 
     Args:
         executor: Runs the tasks.
-        ahead: The number of tasks that may run before a result is waited for; it bounds memory.
+        ahead: The number of tasks that may run ahead of the next result; it limits memory.
     """
 
     def __init__(self, executor: Pool | Executor, ahead: int) -> None:
@@ -72,7 +72,7 @@ class Pool:
 
     A thread here hands tasks to each process, one after another, over their own connection. If a
     process is killed, even in the middle of a result, its thread reads an end of file. The
-    processes of `concurrent.futures.ProcessPoolExecutor` share a pipe, and it may hang waiting for
+    processes of `concurrent.futures.ProcessPoolExecutor` share a pipe, so it may wait forever for
     the rest of the result.
 
     Args:
@@ -108,7 +108,7 @@ class Pool:
         if not self._threads:
             future.set_result(function(*arguments))
             return future
-        with self._lock:  # Nothing answers tasks that come after the end of a closed pool.
+        with self._lock:  # No process takes tasks after the pool is closed.
             if self._closed:
                 future.set_exception(_killed())
             else:
@@ -143,7 +143,7 @@ class Pool:
         yield from window.drain()
 
     def close(self) -> None:
-        """Ends the processes; tasks that run or wait fail, because whoever closes the pool has given up on them."""
+        """Ends the processes; running and waiting tasks fail, because the caller has given up on them."""
         with self._lock:
             self._broken = self._closed = True
             for process in self._busy:
@@ -161,10 +161,10 @@ class Pool:
         reading: Any = None
         try:
             here, process, reading = _start(context, known)
-        except RuntimeError:  # Python starts no process while it imports the program itself.
+        except RuntimeError:  # Python cannot start processes while it imports the main program.
             self._broken = True
             self._failure = UsageError(
-                "no process can be started while a program is imported: run the job below "
+                "processes cannot be started while the main program is imported: run the job below "
                 "if __name__ == '__main__', or with --direct_num_workers 1"
             )
         except (EOFError, OSError):  # The fork server was killed, or no file can be opened.
@@ -184,7 +184,7 @@ class Pool:
                 if not self._broken:
                     process.join(_SECONDS_TO_END)
                     self._failure = _killed(process.exitcode, reading.value if reading else b"")
-                # All waiting tasks must fail: the threads meant for them may be gone.
+                # All waiting tasks must fail: no thread may be left for them.
                 self._broken = True
                 future.set_exception(self._failure)
                 continue
@@ -212,7 +212,7 @@ def _start(context: Any, known: ProcessContext) -> tuple[Any, Any, Any]:
     with there:
         try:
             reading = RawArray("c", _NAME_BYTES)
-        except OSError:  # It is a file, and its disk is full. Errors will not name the input.
+        except OSError:  # The disk of this file is full. Errors will not name the input.
             reading = None
         process = context.Process(target=_work, args=(there, known, reading), daemon=True)
         process.start()
@@ -225,7 +225,7 @@ class _Task(NamedTuple):
     Attributes:
         future: Receives the result.
         function, arguments: The call.
-        meeting: Where the threads of all processes wait for each other, so that each takes one such task.
+        meeting: A barrier for the threads of all processes, so that each takes one such task.
     """
 
     future: Future[Any]
@@ -235,7 +235,7 @@ class _Task(NamedTuple):
 
 
 def _killed(code: int | None = None, reading: bytes = b"") -> DataError:
-    """The error for a process that ended with a code, if it is known, while it read an input."""
+    """The error for a process that ended while it read an input, given the exit code if it is known."""
     where = f" while it read {reading.decode(errors='backslashreplace')!r}" if reading else ""
     if code and code < 0 and -code not in (signal.SIGKILL, signal.SIGTERM):
         cure = "leave the file out and run" if reading else "run"
@@ -244,14 +244,14 @@ def _killed(code: int | None = None, reading: bytes = b"") -> DataError:
             f"written: {cure} the same command again"
         )
     return DataError(
-        f"a process that loads records was killed{where}, by hand or for lack of memory; no dataset "
+        f"a process that loads records was killed{where}, perhaps for lack of memory; no dataset "
         "was written. Run the same command again: it keeps the shards that are done "
         "(--direct_num_workers 1 takes the least memory)"
     )
 
 
 def note_reading(name: str) -> None:
-    """Notes the input that this process reads, for the error if it is killed meanwhile."""
+    """Notes the input that this process reads, for the error if the process is killed."""
     if _reading is not None:
         _reading.value = name.encode(errors="surrogateescape")[: _NAME_BYTES - 1]
 
@@ -266,7 +266,7 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
     adopt(given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
-    # Nearly all objects here die with their last reference: looking for circles took a fifth of the time of listing.
+    # Nearly all objects are freed with their last reference: collecting cycles took a fifth of the time of listing.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     relay = progress.relay(connection.send)

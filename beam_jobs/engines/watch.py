@@ -1,4 +1,4 @@
-"""Follows a job on an engine: says where it is, prints a line every ten seconds, and cancels it."""
+"""Follows a job on an engine: prints its address and a line of progress every ten seconds, and cancels it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from beam_jobs.progress import progress_line
 _LINE_SECONDS = 10.0
 _POLL_SECONDS = 1.0
 
-# How long Flink takes at most to list a job that its job service has accepted, and to stop one.
+# The longest that Flink takes to list a job that its job service has accepted, and to stop one.
 _SECONDS_TO_LIST = 20.0
 _SECONDS_TO_CANCEL = 60.0
 
@@ -46,8 +46,8 @@ class Follow:
         engine: The value of `--engine`.
         flink_page: The value of `--engine_page`.
         staging: The folder of the run, where its workers note their progress.
-        shards: Counts the finished shards of the output, and all that there will be (0: unknown).
-        note: Keeps what finds the job again; None if nothing need be kept.
+        shards: Returns the number of finished shards, and of all shards (0: unknown).
+        note: Keeps the note that finds the job again; None if none is needed.
     """
 
     engine: str
@@ -62,9 +62,9 @@ def phase_line(name: str, phase: Phase, now: float, unchanged: float = 0.0) -> s
 
     Args:
         name: Its name.
-        phase: What is done of it.
+        phase: Its progress.
         now: The time in seconds since 1970.
-        unchanged: For how many seconds that has not changed: the rest waits, or the next phase has not begun.
+        unchanged: The seconds since its progress last changed: it waits, or the next phase has not begun.
     """
     if not phase.done and not phase.total:
         return name
@@ -76,7 +76,7 @@ def phase_line(name: str, phase: Phase, now: float, unchanged: float = 0.0) -> s
 
 
 class Watch:
-    """Follows one job in a thread of its own.
+    """Follows one job in a separate thread.
 
     Args:
         follow: How.
@@ -93,13 +93,13 @@ class Watch:
         self._name = options.view_as(GoogleCloudOptions).job_name or ""
         runner = options.view_as(StandardOptions).runner or ""
         self._on_flink = follow.engine == "flink" or runner.endswith("FlinkRunner")
-        # Only a JobManager is believed that lists a job of this name after the submission, and not before.
+        # A JobManager is the right one only if it lists a job of this name after the submission, and not before.
         self._places: list[str] = []
         self._others: set[FlinkJob] = set()
         if self._on_flink:
             self._look_for_others(options)
         self._job, self._shards = RemoteJob(self._name, "", ""), (0, 0)
-        # The phase and what was done of it in the last line, and since when.
+        # The phase and its progress in the last line, and since when.
         self._last, self._since = ("", 0), 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -120,12 +120,12 @@ class Watch:
             except NoAnswer as error:
                 if self._follow.flink_page:
                     raise UsageError(
-                        f"--engine_page: {error}; expected a JobManager that runs"
+                        f"--engine_page: {error}; expected the address of a running JobManager"
                     ) from None
                 continue
             for job in running:
                 raise UsageError(
-                    f"Flink runs the job {self._name} ({job.id}) already, of an earlier command: {job.page}; "
+                    f"Flink already runs the job {self._name} ({job.id}) of an earlier command: {job.page}; "
                     f"wait for it to end, or cancel it with `{job.cancel_command}`, and run the same "
                     "command again. If it writes another output, give this job another --job_name"
                 )
@@ -160,11 +160,11 @@ class Watch:
                 if (now := time.monotonic()) >= due:
                     due = now + _LINE_SECONDS
                     self.say("; ".join(filter(None, (self._state(), self._written()))))
-        except Exception as error:  # Whatever it is, the job runs, and the command waits for it.
+        except Exception as error:  # The job runs, and the command waits for it, in any case.
             self.say(f"the job cannot be followed ({type(error).__name__}: {error})")
 
     def _state(self) -> str:
-        """What the job does, or that its engine says nothing."""
+        """The job's progress, or that its engine does not answer."""
         try:
             if self._job.flink:
                 self._job.flink.ends_within(0)
@@ -182,8 +182,8 @@ class Watch:
         return f"running for {tqdm.format_interval(time.monotonic() - self._began)}"
 
     def _written(self) -> str:
-        """How many shards are written; empty if it is not known how many there will be."""
-        # A commit deletes the notes of shards, and a shard that changes once more is unfinished for a moment.
+        """How many shards are written; empty if the number of all shards is unknown."""
+        # A commit deletes the notes of shards, and a shard that is rewritten is unfinished for a moment.
         self._shards = done, planned = max(self._shards, self._follow.shards())
         return f"{done:,} of {planned:,} shards" if planned else ""
 
@@ -194,7 +194,7 @@ class Watch:
             time.sleep(_POLL_SECONDS)
 
     def _locate(self) -> bool:
-        """Whether there is nothing left to find; announces the job's page when it is found."""
+        """Whether the search for the job is over; announces the job's page once it is found."""
         if self._job.flink or not self._places:
             return True
         with contextlib.suppress(NoAnswer):
@@ -218,15 +218,15 @@ class Watch:
             if job.flink:
                 fate = f"{job} continues: {job.flink.page}"
             elif "java.net.ConnectException" in str(error):
-                what = f"the cluster does not answer to {service}"
+                what = f"the cluster does not answer {service}"
         except NoAnswer as silence:
-            what, fate, first = str(silence), f"{job} is lost, or out of sight", "start Flink, and "
+            what, fate, first = str(silence), f"{job} is lost or unreachable", "start Flink, and "
         written = self._written() or "no shards"
         line = f"{what}: {fate}; {written} are written, and no dataset; {first}{_AGAIN}"
         return DataError(line) if what else None
 
     def cancel(self, result: Any) -> str:
-        """Cancels the job after Ctrl-C; returns the line that says what became of it.
+        """Cancels the job after Ctrl-C; returns a line about the outcome.
 
         Args:
             result: The `PipelineResult` of a portable runner.
@@ -248,7 +248,7 @@ class Watch:
         return f"{line}; {job.page}; cancel it with `{job.cancel_command}`" if job else line
 
     def _cancelled_on_flink(self) -> str:
-        """The state in which the job has ended; empty if it runs after a minute."""
+        """The state in which the job ended; empty if it still runs after a minute."""
         self.locate()
         if not self._job.flink:
             # The job service would report the job as cancelled, and let it run.
@@ -267,7 +267,7 @@ class Watch:
 
 
 def _cancelled(result: Any) -> str:
-    """The state in which a job has ended that its job service was asked to cancel; empty if it runs."""
+    """The state in which a job ended after its job service was asked to cancel it; empty if it still runs."""
     deadline = time.monotonic() + _SECONDS_TO_CANCEL
     try:
         result.cancel()

@@ -1,8 +1,8 @@
 """beam-shards-worker: starts Beam's Python worker in this environment, without a container.
 
 A runner's `PROCESS` environment and Beam's worker pool (as its container executable) call a program
-with a worker's id and the endpoint that has everything else. Beam's own program exists only in its
-container image, so this one follows the same contract; see docs/engines.md.
+with a worker's id and the endpoint of everything else that it needs. Beam's own program exists only in
+its container image, so this one follows the same contract; see docs/engines.md.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from apache_beam.runners.worker.worker_id_interceptor import WorkerIdInterceptor
 from google.protobuf import json_format, text_format
 
 _DESCRIPTION = (
-    "Starts Beam's Python worker in this environment. It is called by runners, not by people: see "
+    "Starts Beam's Python worker in this environment. Runners call it, not people: see "
     "docs/engines.md."
 )
 
-# A runner that does not answer for this long is gone.
+# A runner that does not answer for this long has ended.
 _SECONDS = 60
 
 # Files that a driver sends to be installed or loaded before its first step. Others, such as a list
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
         return 1
     if wanted := to_be_installed(info):
         print(
-            f"error: the driver wants {', '.join(wanted)} installed on workers, which only happens "
+            f"error: the driver wants {', '.join(wanted)} installed on workers, which happens only "
             "in a container: install it in this worker's environment, and submit without "
             "--setup_file, --requirements_file, --extra_package and --save_main_session",
             file=sys.stderr,

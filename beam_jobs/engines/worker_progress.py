@@ -1,6 +1,6 @@
-"""The progress of a job on an engine: each worker notes its own in a file, and the command adds them up.
+"""The progress of a job on an engine: each worker notes its progress in a file, and the command adds them up.
 
-An engine's counters are of no use: on Flink they change when a task ends, which is the end of its stage.
+An engine's counters are not enough: on Flink they change only when a task ends, with its stage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from readers.format.manifest import join
 # An option of Beam that reaches every worker.
 _EXPERIMENT = "beam_shards_progress"
 
-# A worker notes its progress this often, and less if a request for that takes more than a fiftieth of the time.
+# A worker notes its progress this often, or less often if that would take more than a fiftieth of its time.
 _SECONDS, _SHARE = 2.0, 50
 
 _FOLDER, _READ_AT_ONCE = "progress", 16
@@ -33,13 +33,13 @@ _FOLDER, _READ_AT_ONCE = "progress", 16
 
 @dataclass
 class Phase:
-    """What is done of one phase.
+    """The progress of one phase.
 
     Attributes:
         unit: The unit of the numbers; "B" for bytes.
-        total: What there is to do; 0 if that is unknown.
-        done: What is finished; more than the total if tasks were repeated.
-        rejected: How many inputs of that are rejects.
+        total: The size of the work; 0 if unknown.
+        done: The finished part; more than the total if tasks were repeated.
+        rejected: The number of rejected inputs in it.
         began: When it began, in seconds since 1970; 0 if it has not.
     """
 
@@ -79,7 +79,7 @@ def progress_in(staging: str) -> tuple[str, Phase] | None:
 
 
 class WorkerProgress:
-    """Notes the progress of this process in a file: a new phase at once, and the rest in a thread of its own.
+    """Notes the progress of this process in a file: a new phase at once, the rest in a separate thread.
 
     Args:
         staging: The folder of the run.
@@ -130,7 +130,7 @@ class WorkerProgress:
             with self._lock:
                 data = json.dumps({name: asdict(noted) for name, noted in self._phases.items()})
                 self._changed = False
-            # What cannot be noted is of no use to the job.
+            # The job does not need its progress.
             with contextlib.suppress(OSError, ValueError, JobError):
                 write_file(self._path, data.encode(), self._staging, replace=True)
 

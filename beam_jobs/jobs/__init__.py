@@ -1,1 +1,1 @@
-"""What a record is: images, text, sensors, and records of existing TFRecord files."""
+"""The jobs, which define records: of images, text, sensors, and existing TFRecord files."""

@@ -15,7 +15,7 @@ Encodings = Mapping[str, str]
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 
-# The encodings that a value may change to without another computation than its encoding.
+# The encodings between which a value can change without further computation.
 _OF_VALUES = ("tensor", "raw", "list", "text")
 
 
@@ -64,7 +64,7 @@ def with_encodings(
         if encoding not in able:
             raise UsageError(
                 f"--encodings {name}={encoding}: {feature.dtype} {format_shape(feature.shape)} can be "
-                f"{', '.join(able) or f'a {feature.encoding} alone'}"
+                f"{', '.join(able) or f'only {feature.encoding}'}"
             )
         changed[name] = Feature(feature.dtype, feature.shape, encoding)
     return changed

@@ -22,7 +22,7 @@ from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import reading_ahead
 
-# Parts of a file whose splits are decided together.
+# Parts of a file whose splits are computed together.
 _PARTS = 256
 
 
@@ -60,14 +60,14 @@ class PlacedPart(NamedTuple):
         values: What its source states.
         split: Its split, a scalar of NumPy.
         first: The number of its first record among those of the task; 0 if none is dropped.
-        gone: The numbers of its records that are dropped, from 0.
+        dropped: The numbers of its dropped records, from 0.
     """
 
     part: Part
     values: SourceValues
     split: Any
     first: int = 0
-    gone: frozenset[int] = frozenset()
+    dropped: frozenset[int] = frozenset()
 
 
 class Placed(NamedTuple):
@@ -90,12 +90,12 @@ class _Numbering:
         self._numbers = always or len(self._dropped) > 0
 
     def of(self, part: Part) -> tuple[int, frozenset[int], bool]:
-        """The number of the next part's first record, which of its records are dropped, and whether all are."""
+        """The number of the next part's first record, its dropped records, and whether all are dropped."""
         if not self._numbers:
             return 0, frozenset(), False
         try:
             records = len(part.planned())
-        except RejectError:  # As a part without records, which the passes reject.
+        except RejectError:  # Passed on like a part without records, which the passes reject.
             return self._next, frozenset(), False
         first = self._next
         self._next += records
@@ -119,7 +119,7 @@ def _files(job: FileJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
 
 
 def _content(job: FileJob, source: Source, data: bytes | None) -> bytes:
-    """The bytes of a file, which may be known."""
+    """The bytes of a file, read unless they are known."""
     return job.inputs.read(source) if data is None else data
 
 
@@ -141,7 +141,7 @@ def placed_parts(
 def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
     """The parts, each with its split."""
     stated: list[PlacedPart] = []
-    gone: list[PlacedPart] = []
+    without_records: list[PlacedPart] = []
     rejects: list[Reject] = []
     for part in parts:
         try:
@@ -151,12 +151,12 @@ def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbe
             continue
         first, dropped, all_dropped = numbering.of(part)
         found = PlacedPart(part, values, 0, first, dropped)
-        (gone if all_dropped else stated).append(found)
+        (without_records if all_dropped else stated).append(found)
     # Strata only know the labels of records that are kept.
     known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
     placed = [
         *_with_splits(rules, stated, rejects),
-        *(_with_splits(known, gone, rejects) if gone else ()),
+        *(_with_splits(known, without_records, rejects) if without_records else ()),
     ]
     return Placed(placed, rejects)
 

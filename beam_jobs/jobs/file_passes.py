@@ -62,7 +62,7 @@ class FileFirstPass(FirstPass):
             yield _found(placed)
 
     def read_listed(self, pattern: str, span: Span) -> Iterator[FirstPassResult]:
-        """Yields the results for the whole files in a span of a pattern, as they are listed; raises what `read` does."""
+        """Yields the results for the whole files in a span of a pattern, as they are listed; raises as `read` does."""
         for files, references in file_batches(self.job.sources_in(pattern, span)):
             found = self._whole_files(files, references, np.empty(0, np.int64))
             yield self.summarised([found], len(files))
@@ -89,7 +89,7 @@ class FileFirstPass(FirstPass):
         )
 
     def sketches(self, near: Near, task: Task) -> Sketched:
-        """The sketches of the records in a task's files, which are read and decoded once more for this."""
+        """The sketches of the records in a task's files, which are read and decoded again for this."""
         builder = SketchBuilder(near, task.id)
         if self.whole:
             self._sketch_whole_files(builder, list(task.references))
@@ -144,7 +144,7 @@ class FileFirstPass(FirstPass):
             if source.packed:
                 raise UsageError(
                     f"{source.key}: a packed archive can only be read from its start: name such files "
-                    "with an --input of their own that ends in .tar.gz or .tgz, and the others with "
+                    "with a separate --input that ends in .tar.gz or .tgz, and the others with "
                     "patterns such as '*.jpg'"
                 )
             sources.append(source)
@@ -154,12 +154,12 @@ class FileFirstPass(FirstPass):
 
     def _splits(
         self,
-        gone: np.ndarray,
+        dropped: np.ndarray,
         sources: list[Source],
         labels: list[Label | None],
         rejects: list[Reject],
     ) -> tuple[np.ndarray, list[int], np.ndarray]:
-        """The splits of the files that are kept, their rows, and the splits of those that are dropped.
+        """The splits of the kept files, their rows, and the splits of the dropped files.
 
         Files without a split become rejects.
         """
@@ -177,8 +177,8 @@ class FileFirstPass(FirstPass):
 
         # Strata only know the labels of records that are kept.
         known = self.rules if self.rules.placement.deals_groups else replace(self.rules, strata=b"")
-        duplicates, _ = splits_of(known, gone.tolist()) if len(gone) else (gone, [])
-        splits, kept = splits_of(self.rules, np.delete(np.arange(len(sources)), gone).tolist())
+        duplicates, _ = splits_of(known, dropped.tolist()) if len(dropped) else (dropped, [])
+        splits, kept = splits_of(self.rules, np.delete(np.arange(len(sources)), dropped).tolist())
         return splits, kept, duplicates
 
 
@@ -187,7 +187,7 @@ def _class_counts(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[
     counts: dict[str, Counter[str]] = {}
     with reading_ahead(itertools.chain.from_iterable(map(job.class_reads, sources))):
         for source in sources:
-            with contextlib.suppress(RejectError):  # Loading it reports why.
+            with contextlib.suppress(RejectError):  # Loading it reports the reason.
                 for feature, names in job.classes_of(source).items():
                     counts.setdefault(feature, Counter()).update(names)
     return counts
@@ -202,7 +202,7 @@ def _found(placed: Placed) -> FoundRecords:
     duplicates: list[Any] = []
     parts = len(placed.parts) + len(rejects)
     rejected = len(rejects)
-    for part, values, split, _, gone in placed.parts:
+    for part, values, split, _, dropped in placed.parts:
         try:
             planned = part.planned()
         except RejectError as error:
@@ -213,7 +213,7 @@ def _found(placed: Placed) -> FoundRecords:
             continue
         rejects += part.rejects
         of_records = [values.label] * len(planned) if part.labels is None else part.labels
-        kept = [number for number in range(len(planned)) if number not in gone]
+        kept = [number for number in range(len(planned)) if number not in dropped]
         keys += (planned[number][0].encode() for number in kept)
         sizes += (planned[number][1] for number in kept)
         splits += [split] * len(kept)
@@ -264,7 +264,7 @@ class FileSecondPass(SecondPass):
         done, labels = 0, part.labels
         try:
             for key, record in part.records():
-                if done in found.gone:
+                if done in found.dropped:
                     done += 1
                     continue
                 if labels is not None:
@@ -309,7 +309,7 @@ class _Batch:
         self.size += len(frame)
 
     def fail(self, found: PlacedPart, done: int, error: Exception) -> None:
-        """Rejects a part, or if the first pass has found its records, those that are not done."""
+        """Rejects a part, or if the first pass has found its records, the remaining ones."""
         part, split = found.part, int(found.split)
         try:
             planned = part.planned()
@@ -321,12 +321,12 @@ class _Batch:
         self.late += (
             (Reject.of(key, stage, error), split)
             for number, (key, _) in enumerate(planned[done:], done)
-            if number not in found.gone
+            if number not in found.dropped
         )
 
 
 class FilesInParts(FileJob):
-    """The answers to `Job` that jobs of images and recordings share."""
+    """The methods of `Job` that jobs of images and recordings share."""
 
     @property
     def whole_files(self) -> bool:

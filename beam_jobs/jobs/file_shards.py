@@ -149,7 +149,7 @@ def _reject_of(source: Source, error: Exception) -> Reject:
 
 
 # Files of about this many bytes of records are loaded at a time, so that a shard takes little memory; in a store
-# more, because a process waits only for the first of its requests, some 60 ms.
+# more, because a process waits only for the first of its requests, about 60 ms.
 _BATCH_BYTES, _STORE_BATCH_BYTES = 1 << 20, 16 << 20
 
 _BATCH_FILES = 256
@@ -157,8 +157,8 @@ _BATCH_FILES = 256
 # Pieces of shards for each process, so that none is idle while the others write their last ones.
 _PIECES_PER_PROCESS = 2
 
-# The share of the time that processes must be busy with whole shards. Shards have one size, so sixteen processes are as
-# busy with sixteen shards as with pieces of them, which a thread of the driver has to join.
+# Processes write whole shards if these keep them busy for this share of the time. Shards have one size, so sixteen
+# processes are as busy with sixteen shards as with pieces of them, which a thread of the driver has to join.
 _BUSY = 0.75
 
 
@@ -177,7 +177,7 @@ class _Shard(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """Who writes pieces of shards.
+    """The processes that write pieces of shards.
 
     Attributes:
         pool: The processes.
@@ -234,7 +234,7 @@ class FileShards:
         Args:
             key: Split and shard in one number.
             packed: Packed blocks of references.
-            pieces: Who writes pieces of the shard; None if this process loads all of it.
+            pieces: The processes that write pieces of the shard; None if this process loads all of it.
 
         Raises:
             JobError: References are missing or repeated, a file is rejected and `on_reject` is "fail",

@@ -1,4 +1,4 @@
-"""Jobs as the pipeline sees them: the questions that every job answers."""
+"""The interface of jobs to the pipeline."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RangeCounter:
     Attributes:
         inputs: The files.
         count_range: The inputs and an uncounted range -> what is in it.
-        number: The counts of all ranges of a file, in any order -> a numbered chunk for each.
+        number: The counts of all ranges of a file, in any order -> one numbered chunk for each.
     """
 
     inputs: Inputs
@@ -94,7 +94,7 @@ class LearnWords:
 
 @dataclass(frozen=True)
 class LearnSubwords:
-    """A tokenizer is trained on a sample of the texts, in a pass of its own.
+    """A tokenizer is trained on a sample of the texts, in a separate pass.
 
     Attributes:
         size: The maximum number of ids.
@@ -112,14 +112,14 @@ class LearnSchema:
 
     Attributes:
         empty: Makes an empty learner, into which those of all first passes are merged.
-        schema_of: Returns the schema, from the merged learner and the features that decide splits.
+        schema_of: Returns the schema, from the merged learner and the features that determine splits.
     """
 
     empty: Callable[[], Divisible]
     schema_of: Callable[[Any, Collection[str]], Schema]
 
 
-# How a job learns from all its records before it encodes the first one; None if it does not.
+# What a job learns from all its records before it encodes the first one; None for nothing.
 Learns = LearnWords | LearnSubwords | LearnSchema | None
 
 
@@ -128,11 +128,11 @@ class Part(Protocol):
 
     @property
     def source(self) -> Source:
-        """States its key, its columns, and why it cannot become records, if that is known."""
+        """The source, with its key, its columns, and the reason if it cannot become records."""
 
     @property
     def place(self) -> str:
-        """The text that the hash for its split is taken of."""
+        """The text whose hash gives its split."""
 
     @property
     def labels(self) -> Sequence[Label] | None:
@@ -140,7 +140,7 @@ class Part(Protocol):
 
     @property
     def rejects(self) -> Sequence[Reject]:
-        """Records of the part that cannot be written and are not among the others."""
+        """The part's records that cannot be written and are not among the others."""
 
     def planned(self) -> list[tuple[str, int]]:
         """(key, approximate bytes in its shard) of each record.
@@ -200,7 +200,7 @@ class Job(abc.ABC):
         return job.sources(pattern)
 
     def tasks(self, pattern: str, span: Span) -> Iterator[Task]:
-        """Yields the tasks of a span of a pattern: of numbered chunks, and of ranges of one file that have no numbers."""
+        """Yields the tasks of a span of a pattern: numbered chunks, or unnumbered ranges of one file."""
         sources = self.sources_in(pattern, span)
         if self.whole_files:
             yield from file_tasks(sources)
@@ -218,7 +218,7 @@ class Job(abc.ABC):
         """The pass that finds the records.
 
         Args:
-            rules: Decides the split of each record.
+            rules: Determines the split of each record.
             on_reject: Whether an input that cannot become a record is skipped or fails the job.
             tokenizer: The contents of the tokenizer's file; empty without subwords.
         """
@@ -247,12 +247,12 @@ class Job(abc.ABC):
 
     @property
     def record_rate(self) -> float | None:
-        """Samples per second of the records' signals; None if there are none, or it is unknown."""
+        """Samples per second of the records' signals; None without signals, or if unknown."""
         return None
 
     @property
     def record_channels(self) -> int | None:
-        """The channels of the records' signals or image; None if there are none, or they differ."""
+        """The number of channels of the records' signals or image; None without these, or if it differs."""
         return None
 
     @property
@@ -261,7 +261,7 @@ class Job(abc.ABC):
         return False
 
     def range_counter(self) -> RangeCounter | None:
-        """Numbers the chunks that are not numbered; None if there are no such chunks."""
+        """Numbers the chunks without a number; None if all chunks have one."""
         return None
 
     @property
@@ -270,16 +270,16 @@ class Job(abc.ABC):
         """The features by which records are compared with each other.
 
         Raises:
-            UsageError: They have nothing that can be compared.
+            UsageError: No feature can be compared.
         """
 
     @abc.abstractmethod
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        """Computes the sketches that near duplicates are found by.
+        """Computes the sketches with which near duplicates are found.
 
         Args:
             near: The rules.
-            rules: Decides the split of each record, as far as no pass plans it.
+            rules: Determines the split of each record that no pass plans.
         """
 
     def without_tokenizer(self) -> Job:
@@ -296,7 +296,7 @@ class Job(abc.ABC):
 
 
 class FileJob(Job):
-    """A job whose files are read whole, and give a record each or several.
+    """A job whose files are read whole, and give one record each, or several.
 
     Attributes:
         labels: Where the labels of records come from.
@@ -315,11 +315,11 @@ class FileJob(Job):
         def extras(self) -> tuple[ExtraFeature, ...]: ...
 
     def reads(self, source: Source) -> Iterator[Read]:
-        """Yields what `load` reads of stores, in its order; by default it is the file."""
+        """Yields the reads of `load` in stores, in its order; by default the file."""
         return self.inputs.reads(source)
 
     def class_reads(self, source: Source) -> Iterator[Read]:
-        """Yields what `classes_of` reads of stores, in its order; by default it is nothing."""
+        """Yields the reads of `classes_of` in stores, in its order; by default none."""
         return iter(())
 
     @property
@@ -390,7 +390,7 @@ class KeptOut(NamedTuple):
 
     Attributes:
         job: Reads its records.
-        near: Says which of their features are compared.
+        near: The rules by which its records are compared.
     """
 
     job: Job
@@ -399,7 +399,7 @@ class KeptOut(NamedTuple):
 
 @dataclass(frozen=True)
 class NearRules(Near):
-    """Which records of a job are dropped because another is near.
+    """The records of a job that are dropped because another one is near.
 
     Attributes:
         keep_out: Other datasets; records that are near one of theirs are dropped.

@@ -27,14 +27,14 @@ from readers.format.schema import Feature, Schema
 # The records from which features are learned, and the files in which they are looked for.
 _RECORDS, _FILES = 20, 100
 
-# Features of all jobs that a function may not change, besides those that decide splits.
+# Features of all jobs that a function may not change, besides those that determine splits.
 _KEPT = {"key", "label"}
 
 _NOTHING = Schema({"key": Feature("string")})
 
 
 class _EnoughError(Exception):
-    """The first records are known."""
+    """Stops a job once its first records are known."""
 
 
 class _FirstRecords(RecordEncoder):
@@ -61,7 +61,7 @@ def mapped(
     job: Job,
     function: str,
     given: Mapping[str, Feature],
-    decide_splits: Collection[str],
+    split_features: Collection[str],
     compress: Callable[[np.ndarray, str], bytes],
 ) -> tuple[Job, Mapper]:
     """The job whose records a function can take, and the mapper that calls it.
@@ -69,8 +69,8 @@ def mapped(
     Args:
         job: Defines the records.
         function: `MODULE:FUNCTION`.
-        given: Features that are known; the others are those of the first records.
-        decide_splits: Features that decide the splits of records.
+        given: The known features; others are learned from the first records.
+        split_features: Features that determine the splits of records.
         compress: Returns the file of an image, given its pixels and the encoding.
 
     Raises:
@@ -79,9 +79,11 @@ def mapped(
     """
     _, digest, _ = load_function(function)
     wanted, job = job.schema, job.decoded()
-    kept = frozenset((_KEPT | {*decide_splits}) & job.schema.keys())
+    kept = frozenset((_KEPT | {*split_features}) & job.schema.keys())
     if clash := sorted(kept & given.keys()):
-        raise UsageError(f"--map_schema {clash[0]}: a function may not change it: leave it out")
+        raise UsageError(
+            f"--map_schema {clash[0]}: --map may not change this feature: leave it out"
+        )
     rate, channels = job.record_rate, job.record_channels
     mapper = Mapper(function, digest, job.schema, job.schema, kept, compress, rate, channels)
     first = _first_records(job, mapper)
@@ -96,13 +98,13 @@ def mapped(
     errors += map(str, first.rejects)
     if not (made or given):
         why = f"the first: {errors[0]}" if errors else "there is none"
-        raise UsageError(f"--map {function} makes features of no record: {why}")
+        raise UsageError(f"--map {function} fails for all of the first records: {why}")
     features = {name: wanted[name] for name in kept} | dict(given)
     for name in sorted({name for values in made for name in values} - features.keys()):
         found = [values[name] for values in made if name in values]
         features[name] = _common(mapper, name, found, wanted.get(name))
     mapper = replace(mapper, schema=Schema(features))
-    with contextlib.suppress(RejectError):  # One that does not fit a schema that was given.
+    with contextlib.suppress(RejectError):  # It does not fit the given schema.
         grown = sum(_size(mapper.fitted(values)) for values in made)
         mapper = replace(mapper, growth=grown / sum(sizes) if sizes else 1.0)
     return job, mapper
@@ -114,7 +116,7 @@ def _size(values: Mapping[str, Any]) -> int:
 
 
 def _first_records(job: Job, mapper: Mapper) -> _FirstRecords:
-    """The first records in the order in which inputs are listed, so that no engine decides them."""
+    """The first records in the order in which inputs are listed, so that they are the same on every engine."""
     job = job.unlearned()
     plan = EncodingPlan(
         rules=SplitRules(Placement(0, Splits.parse("train=1"))),
@@ -144,7 +146,7 @@ def _counted(chunk: Chunk) -> Chunk:
 
 
 def _common(mapper: Mapper, name: str, values: list[Any], wanted: Feature | None) -> Feature:
-    """The feature that holds some values: that of the job if it does, else one that follows from them."""
+    """The feature that fits some values: that of the job if it fits, else one that follows from them."""
     if wanted and not wanted.step:
         with contextlib.suppress(RejectError):
             for value in values:

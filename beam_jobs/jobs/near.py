@@ -32,14 +32,14 @@ class Compared(NamedTuple):
 
 
 def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) -> Compared:
-    """The first of these among some features: one picture; all texts; all signals.
+    """The features to compare: the only picture, else all texts, else all signals.
 
     Args:
         features: The features of every record, without its key.
         classes: The features whose values are classes with names.
 
     Raises:
-        UsageError: There is no such feature.
+        UsageError: The records have none of these features.
     """
     for kind, name in _KINDS.items():
         found = {n: f for n, f in features.items() if kind_of(f, n in classes) == kind}
@@ -47,18 +47,18 @@ def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) ->
             some = dict(list(found.items())[:1]) if kind == "picture" else found
             return Compared(name, some)
     raise UsageError(
-        "--drop_near_duplicates, --keep_out and --check compare pictures, texts or signals [time] or "
-        f"[time, channels], and the records have {', '.join(features)}"
+        "--drop_near_duplicates, --keep_out and --check compare pictures, texts, and signals [time] or "
+        f"[time, channels]; the records have only {', '.join(features)}"
     )
 
 
 @dataclass(frozen=True)
 class Near:
-    """Which records are near others.
+    """The rules for near duplicates.
 
     Attributes:
-        likeness: Says which records are near.
-        compared: The features that decide.
+        likeness: The measure of similarity.
+        compared: The features that are compared.
         drops: Whether records that are near an earlier one of the job are dropped.
         kept_out: The directory of the dataset, if its records are kept out of another.
     """
@@ -106,7 +106,7 @@ class Sketched(NamedTuple):
 
     Attributes:
         blocks: Blocks of the records that have one.
-        records: How many records there are, with a sketch or without.
+        records: The number of records, with or without a sketch.
         chunks: The number of chunks of the task.
     """
 

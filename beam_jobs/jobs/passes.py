@@ -38,7 +38,7 @@ from readers.format.schema import Schema
 
 
 class Learner(Protocol):
-    """Collects facts that only one kind of job needs, such as counts of words."""
+    """Collects facts for one kind of job, such as counts of words."""
 
     def add(self, part: Any, /) -> None:
         """Adds the `FoundRecords.learned` of some records."""
@@ -67,7 +67,7 @@ class SecondPassResult(NamedTuple):
     """The result of the second pass over a task.
 
     Attributes:
-        runs: Runs that the process has written meanwhile; it holds the other records.
+        runs: Runs that the process has written so far; it keeps the other records in memory.
         statistics: (split, the statistics of its records).
     """
 
@@ -81,7 +81,7 @@ class FoundRecords(NamedTuple):
     Attributes:
         keys: Their keys in UTF-8.
         splits: uint8 [n], the split of each.
-        sizes: int64 [n], roughly how many bytes each takes in its shard.
+        sizes: int64 [n], the approximate bytes of each in its shard.
         labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
         classes: Labels of rejected inputs, which are classes whether or not a record has them.
@@ -90,7 +90,7 @@ class FoundRecords(NamedTuple):
         texts: The number of texts that the records were cut from.
         class_counts: How often each class of other features than the label occurs, by feature.
         references: The packed reference of each record, if it is a whole file; else None.
-        identities: int64 [n], a number for each that changes with its contents; None if its size is that number.
+        identities: int64 [n], a number for each that changes with its contents; None to use its size.
         parts: The number of recordings or images, if each may be cut into several records.
         rejected_parts: The number of those that were rejected as a whole.
     """
@@ -125,7 +125,7 @@ class EncodedRecords(NamedTuple):
         frames: The framed Examples; they may be views of memory that the next records overwrite.
         rows: Their rows of the index.
         rejects: Inputs that the first pass rejected too.
-        late: (reject, split) of inputs that the first pass took for records.
+        late: (reject, split) of inputs that the first pass accepted.
     """
 
     keys: list[bytes]
@@ -142,7 +142,7 @@ class EncodedRecords(NamedTuple):
 
 
 class _Hashes:
-    """Packs the hashes of a task's records as they come: a file that one task reads may have millions.
+    """Packs the hashes of a task's records as they arrive: one file may have millions.
 
     Args:
         summary: Counts them.
@@ -184,7 +184,7 @@ class FirstPass(abc.ABC):
     """Task -> keys, labels and sizes of its records.
 
     Attributes:
-        rules: Decides the split of each record.
+        rules: Determines the split of each record.
         on_reject: Whether an input that cannot become a record is listed, or fails the job.
     """
 
@@ -274,15 +274,15 @@ def _with_rejects(placement: Placement, orders: np.ndarray, part: FoundRecords) 
 
 @dataclass(frozen=True)
 class EncodingPlan:
-    """All that has to be known before the first record is encoded.
+    """Everything that must be known before the first record is encoded.
 
     Attributes:
-        rules: Decides the split of each record.
+        rules: Determines the split of each record.
         schema: The features of every record.
         names: Names of classes by feature; None if they are not known yet.
         shard_plan: The packed `Plan` of the shards.
         feature_names: Names of features in Examples that differ from those in the schema.
-        held: Takes the encoded records; None if nobody does.
+        runs: Takes the encoded records; None to return them.
         vocabulary: All words by id; empty without words.
         tokenizer: The text of the tokenizer's file; empty without subwords.
         mapper: Makes the features of `schema` from those of the job; None if they are the same.
@@ -292,7 +292,7 @@ class EncodingPlan:
     schema: Schema
     names: Names | None
     shard_plan: bytes
-    held: BundleRuns | None = None
+    runs: BundleRuns | None = None
     feature_names: Mapping[str, str] = field(default_factory=dict)
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
@@ -355,7 +355,7 @@ class SecondPass(abc.ABC):
         """
 
     def counter(self) -> RecordCounter:
-        """Encodes records and keeps statistics; or only counts, if records are encoded already."""
+        """Encodes records and keeps statistics; only keeps statistics of records that are encoded already."""
         return RecordEncoder(self._encoder, self.plan.mapper)
 
     @functools.cached_property
@@ -381,18 +381,18 @@ class SecondPass(abc.ABC):
             UsageError: `encoded` raises it.
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
-        assert self.plan.held
+        assert self.plan.runs
         encoder = self.counter()
         assign = functools.partial(shards_of, self._shard_plan)
         try:
             runs = [
                 run
                 for records in self.encoded(task, encoder)
-                for run in self.plan.held.add(self._block(records), assign)
+                for run in self.plan.runs.add(self._block(records), assign)
             ]
         except RejectError as error:
             raise DataError(
-                f"{error}: the inputs have changed while the job ran; no dataset was written, run "
+                f"{error}: the inputs changed while the job ran; no dataset was written, run "
                 "it again"
             ) from None
         return SecondPassResult(runs, list(encoder.statistics()))

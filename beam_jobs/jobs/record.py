@@ -29,7 +29,7 @@ class StatedBySources(Protocol):
 
     @property
     def labels(self) -> Labels:
-        """Where labels come from."""
+        """The source of labels."""
 
     @property
     def extras(self) -> tuple[ExtraFeature, ...]:
@@ -42,7 +42,7 @@ def source_values(job: StatedBySources, source: Source, labelled: bool = False) 
     Args:
         job: Defines the records.
         source: The source.
-        labelled: Whether its records have labels of their own, so that it states none.
+        labelled: Whether its records have their own labels, so that the source states none.
 
     Raises:
         RejectError: The source has an error, its key is not UTF-8, or its label or a column is
@@ -60,7 +60,7 @@ def source_values(job: StatedBySources, source: Source, labelled: bool = False) 
 
 
 def complete(record: Record, key: str, values: SourceValues, class_ids: ClassIds) -> Record:
-    """The record itself, which has the job's own features, with its key, its label, its extra columns and ids of classes."""
+    """Adds key, label, extra columns and ids of classes to the job's own features of a record."""
     if values.label is not None:
         record[LABEL] = values.label
     class_ids.put(record)

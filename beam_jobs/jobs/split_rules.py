@@ -18,12 +18,12 @@ from beam_jobs.sources.source import Label
 
 @dataclass(frozen=True)
 class SplitRules:
-    """Decides the split of each record.
+    """The rules that assign each record to a split.
 
     Attributes:
-        placement: Decides by keys and columns.
-        strata: The packed splits by group or by label that an earlier pass has planned; empty if
-            hashes decide.
+        placement: Assigns splits by keys and columns.
+        strata: The packed splits by group or by label that an earlier pass has planned; empty to use
+            hashes.
     """
 
     placement: Placement
@@ -41,7 +41,7 @@ class SplitRules:
 
     @property
     def needs_rows(self) -> bool:
-        """Whether more than its key may decide the split of a record."""
+        """Whether the split of a record may depend on more than its key."""
         return bool(self.placement.groups or self.placement.split_column)
 
     def splits_of(
@@ -92,7 +92,7 @@ class SplitRules:
 
 
 class GroupRules(SplitRules):
-    """Makes each group a split of its own, whose number is its hash, to count the records of groups."""
+    """Makes each group a separate split, numbered by its hash, to count the records of groups."""
 
     def splits_of_groups(self, hashes: np.ndarray) -> np.ndarray:
         return hashes

@@ -1,1 +1,1 @@
-"""The Beam graphs: which step hands what to which."""
+"""The Beam graphs."""

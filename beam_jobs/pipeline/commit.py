@@ -1,4 +1,4 @@
-"""The end of a job: proof that nothing was lost, then the manifest."""
+"""The end of a job: checks that nothing was lost, then writes the manifest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manif
 from readers.format.schema import Schema
 from readers.format.splits import Split
 
-# The name of a counter: the bytes of all inputs if each record is a file.
+# The name of the counter of the bytes of all inputs, if each record is a file.
 INPUT_BYTES = "input_bytes"
 
 
@@ -96,7 +96,7 @@ def _manifest_of(
 
 
 def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]:
-    """The content of the vocabulary and the tokenizer, of those that there are, by the name of the file."""
+    """The contents of the vocabulary and the tokenizer, if the job has them, by the name of the file."""
     files = {VOCABULARY: vocabulary_file(vocabulary)} if vocabulary else {}
     return {**files, TOKENIZER: tokenizer.encode()} if tokenizer else files
 
@@ -144,7 +144,7 @@ class CommitDataset(beam.PTransform):
 
     Args:
         output: The dataset.
-        planned: The answers of the planning half.
+        planned: The results of the planning half.
     """
 
     def __init__(self, output: Output, planned: Planned) -> None:
@@ -188,7 +188,7 @@ def _apply(change: Change, output: Output) -> ShardResult:
 
 
 def top_up(results: beam.PCollection, output: Output) -> beam.PCollection:
-    """Moves records from full shards to those that lack some.
+    """Moves records from full shards to those that are short.
 
     Args:
         results: The `ShardResult` of every shard.

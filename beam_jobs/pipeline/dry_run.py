@@ -1,4 +1,4 @@
-"""A dry run: what a job would find and write, without writing any of it."""
+"""A dry run: what a job would find and write, without writing it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SplitSurvey:
         records: The number of records that the job would try to write.
         shards: The number of shards.
         bytes: The approximate size of the records, framing included.
-        rejected: The number of inputs that are known to be rejected.
+        rejected: The number of known rejects.
         duplicates: The number of records that are dropped because they equal others, or are near them.
     """
 
@@ -61,8 +61,8 @@ class Findings:
         schema: The schema of the records.
         input_bytes: The size of the inputs if each record is a file, else that of the records.
         repeated: The number of keys that several records share.
-        kept_out: The number of records that are near one of `--keep_out`, as Beam's counters tell.
-        parts, rejected_parts: Those of `Summary`.
+        kept_out: The number of records that are near one of `--keep_out`, from Beam's counters.
+        parts, rejected_parts: As in `Summary`.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -91,7 +91,7 @@ def findings_of(
     schema: Schema,
     repeated: int = 0,
 ) -> Findings:
-    """The findings that follow from the answers of the planning half."""
+    """The findings that follow from the results of the planning half."""
     splits = []
     names = output.placement.splits.names
     for name, known, planned in zip(names, summary.splits, plan.splits, strict=True):
@@ -120,8 +120,8 @@ def check_findings(
 
     Raises:
         UsageError: Records share a key.
-        DataError: All records are rejected, one is and `on_reject` is "fail", or more are known to
-            be than `max_rejects` allows. Rejects among the tried records count only if all records were tried.
+        DataError: All records are rejected, one is rejected and `on_reject` is "fail", or more are rejected
+            than `max_rejects` allows. Rejects among tried records count only if all records were tried.
     """
     if findings.repeated:
         raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")
@@ -171,7 +171,7 @@ class Survey(beam.PTransform):
         output: The dataset that the job would write.
         processes: The number of processes of the pool.
         path: The file's path.
-        drops: Which duplicates would be dropped.
+        drops: The duplicates that would be dropped.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`ReadShards`: a split of a dataset as a PCollection of records, read by as many workers as there are."""
+"""`ReadShards`: a split of a dataset as a PCollection of records, read by all workers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.format.tfrecord import MAX_RECORD_BYTES, intact
 
-allow_notebooks()  # Now, because `ReadShards` begins pipelines.
-RANGE_BYTES = 16 << 20  # What a task holds: enough for a request to a store.
+allow_notebooks()  # Imported here, because `ReadShards` begins pipelines.
+RANGE_BYTES = 16 << 20  # The size of a task: enough for one request to a store.
 
 
 class ShardRange(NamedTuple):
@@ -40,7 +40,7 @@ class ShardRange(NamedTuple):
 
 
 def shard_ranges(path: str, shard: Shard) -> list[ShardRange]:
-    """The ranges of a shard, of about `RANGE_BYTES` each; the index of a larger shard says where records begin."""
+    """The ranges of a shard, of about `RANGE_BYTES` each; the index of a larger shard states where records begin."""
     if shard.bytes <= RANGE_BYTES:
         return [ShardRange(path, 0, shard.bytes, 0)]
     file = path + INDEX_SUFFIX
@@ -60,7 +60,7 @@ def _read(path: str, start: int, stop: int) -> bytes:
     try:
         return files_of(path).read(path, start, stop - start)
     except OSError as error:
-        cure = "build the pipeline again if a job has replaced the dataset meanwhile"
+        cure = "build the pipeline again if a job has replaced the dataset in the meantime"
         raise DataError(f"{path}: {error.strerror or error}; {cure}") from None
 
 
@@ -104,8 +104,8 @@ class ReadShards(beam.PTransform):
         columns: The features to read; None reads all.
 
     Raises:
-        UsageError: There is no such dataset, split or feature: when the pipeline is built.
-        DataError: A file is missing, or a record is damaged: while it runs; the message names it.
+        UsageError: When the pipeline is built: the dataset, the split or a feature does not exist.
+        DataError: While it runs: a file is missing, or a record is damaged; the message names it.
     """
 
     def __init__(

@@ -27,11 +27,11 @@ from beam_jobs.sources.chunks import Task
 
 T = TypeVar("T")
 
-# The pass that only looks at references, and counts files; all others count bytes.
+# The pass that only reads references, and counts files; all others count bytes.
 PLANNING = "planning"
 
 # The fork server loads these once, so that a process of the pool starts in milliseconds. Names,
-# because the process that runs the pipeline of a text job has no need of Pillow.
+# because the process that runs the pipeline of a text job does not need Pillow.
 _PRELOAD = (
     "beam_jobs.dataset.encoded_records",
     "beam_jobs.jobs.file_shards",
@@ -101,7 +101,7 @@ class TaskStep(WindowStep[T]):
 
     @abc.abstractmethod
     def work(self, *sides: Any) -> Callable[[Task], T]:
-        """The function that does a task, from the side inputs; pickled once for each bundle."""
+        """The function that does a task, made from the side inputs; pickled once for each bundle."""
 
     @no_annotations  # Beam would read the annotation of *sides as a promise of side inputs.
     def process(self, task: Task, *sides: Any) -> Iterator[Any]:
@@ -140,7 +140,7 @@ STATISTICS = "statistics"
 
 
 def at_end_of_bundle(output: Any) -> Any:
-    """The output with a window of its own, which Beam demands in `finish_bundle`."""
+    """The output in a window, which Beam requires in `finish_bundle`."""
     if isinstance(output, TaggedOutput):
         return TaggedOutput(output.tag, at_end_of_bundle(output.value))
     return GlobalWindows.windowed_value_at_end_of_window(output)
@@ -171,7 +171,7 @@ class _MergeBundle(beam.DoFn, Generic[D]):
 def _merge_group(
     group: tuple[Any, Iterable[Any]], empty: Callable[[], Divisible]
 ) -> Iterator[Divisible]:
-    """Yields one piece of some with one key, or several if that would be too large."""
+    """Merges pieces with one key; yields one piece, or several if that would be too large."""
     for _, piece in merged(group[1], empty).pieces():
         yield piece
 
@@ -179,10 +179,10 @@ def _merge_group(
 class MergeInPieces(beam.PTransform, Generic[D]):
     """PCollection of `Divisible` -> the pieces of all of them together, for `AsMerged`.
 
-    No combine, in which accumulators would grow: a bundle hands over pieces, each within the limit.
+    Not a combine, whose accumulators would grow: a bundle hands over pieces, each within the limit.
 
     Args:
-        empty: Returns a new element that nothing has been merged into.
+        empty: Returns a new, empty element.
     """
 
     def __init__(self, empty: Callable[[], D]) -> None:
@@ -199,11 +199,11 @@ class MergeInPieces(beam.PTransform, Generic[D]):
 
 
 class AsMerged(AsSideInput, Generic[D]):
-    """The side input of pieces as the whole that they are merged to, once it is known to be complete.
+    """The side input of pieces, merged into the whole after a check that it is complete.
 
     Args:
         pieces: The result of `MergeInPieces`.
-        empty: Returns a new element that nothing has been merged into.
+        empty: Returns a new, empty element.
     """
 
     def __init__(self, pieces: beam.PCollection, empty: Callable[[], D]) -> None:
@@ -223,12 +223,12 @@ class AsMerged(AsSideInput, Generic[D]):
 def once(
     start: beam.Pipeline | beam.PCollection, name: str, function: Callable[..., Any], *sides: Any
 ) -> beam.PCollection:
-    """The step that calls a function once: PCollection of what it returns.
+    """The step that calls a function once: PCollection of its result.
 
     Args:
         start: The pipeline, or a PCollection of one None.
         name: The name of the step.
-        function: Gets the values of `sides`.
+        function: Takes the values of `sides`.
         sides: Side inputs, and values that are known when the graph is built.
     """
     if not isinstance(start, beam.PCollection):

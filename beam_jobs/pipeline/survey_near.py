@@ -1,4 +1,4 @@
-"""Finds the near duplicates among all records of a dataset, and writes down how many there are."""
+"""Finds the near duplicates among all records of a dataset, and writes their counts to a file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SURVEY = f"{STAGING}/near-duplicates.json"
 
 
 def _report(survey: NearSurvey, tally: NearTally, directory: str, records: int) -> None:
-    """Writes the survey, once all records are known to have been compared."""
+    """Writes the survey after checking that all records were compared."""
     tally.check(records)
     data = json.dumps(vars(survey)).encode()
     write_file(join(directory, SURVEY), data, join(directory, STAGING), replace=True)
@@ -38,9 +38,9 @@ class SurveyNear(beam.PTransform):
 
     Args:
         directory: The dataset.
-        records: How many records it has.
+        records: The number of its records.
         job: Reads it.
-        near: What is compared.
+        near: The rules for near duplicates.
         processes: The number of processes that read, in each of the runner's workers.
     """
 

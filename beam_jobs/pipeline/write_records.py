@@ -1,7 +1,7 @@
 """Writes jobs whose records are parts of files, or members of streamed archives.
 
-Files are read twice: once for keys, labels and words, once to encode. Encoded records are written to
-runs beside the output, and their locators pass the one shuffle.
+Files are read twice: first for keys, labels and words, then to encode. Encoded records are written to
+runs in the output's `.staging/`, and only their locators are shuffled, once.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class _SecondPass(TaskStep[SecondPassResult]):
     def __init__(self, job: Job, output: Output, processes: int, spool: Spool) -> None:
         super().__init__(ENCODING, processes)
         self._job, self._output, self._spool = job, output, spool
-        self._held: BundleRuns | None = None
+        self._runs: BundleRuns | None = None
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._held = BundleRuns(self._spool, uuid.uuid4().hex)
+        self._runs = BundleRuns(self._spool, uuid.uuid4().hex)
 
     def work(
         self,
@@ -53,13 +53,13 @@ class _SecondPass(TaskStep[SecondPassResult]):
         tokenizer: str,
         strata: bytes,
     ) -> Callable[[Task], SecondPassResult]:
-        assert self._held
+        assert self._runs
         encoding = EncodingPlan(
             rules=SplitRules(self._output.placement, strata),
             schema=schema,
             names=names,
             shard_plan=plan,
-            held=self._held,
+            runs=self._runs,
             feature_names=self._output.feature_names,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
@@ -69,14 +69,14 @@ class _SecondPass(TaskStep[SecondPassResult]):
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
-        if self._held:
-            for runs in loading_pool(self._processes).each(self._held.finish):
+        if self._runs:
+            for runs in loading_pool(self._processes).each(self._runs.finish):
                 yield from (at_end_of_bundle(run.pack()) for run in runs)
-        self._held = None
+        self._runs = None
 
     def teardown(self) -> None:
-        if self._held:  # The bundle failed.
-            self._held.give_up()
+        if self._runs:  # The bundle failed.
+            self._runs.give_up()
 
     def outputs(self, result: SecondPassResult) -> Iterator[Any]:
         records = sum(statistics.records for _, statistics in result.statistics)
@@ -93,7 +93,7 @@ class WriteRecords(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that read and encode, in each of the runner's workers.
-        drops: Which duplicates are dropped, by one search after another.
+        drops: The duplicates to drop, one entry for each search.
     """
 
     def __init__(

@@ -38,8 +38,8 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.labels import Names
 from readers.files.local import is_local
 
-# Packed references that are divided among shards together: some 200,000, 20 for each of 10,000 shards. They take
-# ten times as much meanwhile.
+# The bytes of packed references that are divided among shards together: about 200,000 references, 20 for each of
+# 10,000 shards. While they are divided they take ten times as much.
 _DIVIDED_BYTES = 4 << 20
 
 
@@ -82,7 +82,7 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         self._open = contextlib.ExitStack()
 
     def start_bundle(self) -> None:
-        give_back_freed()  # The memory of planning, before the results of the pool need some.
+        give_back_freed()  # Free the memory of planning before the results of the pool need it.
         super().start_bundle()
         self._write: Callable[..., Any] | None = None
 
@@ -97,7 +97,7 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         yield from self.submit(self._write, key, blocks)
 
     def _begun(self, plan: bytes, names: Names) -> Callable[..., Any]:
-        """Decides who writes a shard: a process, or a thread that joins the pieces of all processes."""
+        """Chooses who writes a shard: a process, or a thread that joins the pieces of all processes."""
         output = self._output
         schema, renamed, mapper = output.schema, output.feature_names, output.mapper
         loader = Loader(self._job, schema, names, renamed, mapper)
@@ -109,10 +109,10 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         if not is_local(folder):
             folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="beam_jobs-"))
         os.makedirs(folder, exist_ok=True)
-        # As many shards at once as their pieces need to keep all processes busy, and one more while one is committed.
+        # Enough shards at once that their pieces keep all processes busy, and one more while one is committed.
         joined = min(len(shards.sizes), self._processes + 1)
         threads = ThreadPoolExecutor(joined)
-        # All are done when the bundle is. If it failed, nobody waits for the others, which fail with the pool.
+        # All shards are done before the bundle ends. If it failed, the others fail with the pool; do not wait.
         self._open.callback(threads.shutdown, wait=False, cancel_futures=True)
         self._window = Window(threads, joined)
         pieces = Pieces(loading_pool(self._processes), pickle.dumps(shards.piece), folder, records)
@@ -141,7 +141,7 @@ class WriteReferences(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that load and encode, in each of the runner's workers.
-        drops: Which duplicates are dropped, by one search after another.
+        drops: The duplicates to drop, one entry for each search.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Brings runs of encoded records to the writers of their shards: the one shuffle, of locators.
+"""Shuffles the locators of encoded records in runs to the writers of their shards.
 
-A shard reads a range of each run. Where that would be too many requests, runs are first merged: each task
-of the merge reads the ranges of a group of neighbouring shards, and writes runs of that group alone.
+A shard reads a range of each run. If that would take too many requests, runs are merged first: each task
+of the merge reads the ranges of a group of neighbouring shards, and writes runs of only that group.
 """
 
 from __future__ import annotations

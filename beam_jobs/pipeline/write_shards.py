@@ -53,7 +53,7 @@ from readers.format.encode.records import Encoder
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Feature, Schema
 
-# Now, because a pipeline begins with other transforms than `WriteShards`.
+# Imported here, because pipelines begin with other transforms than `WriteShards`.
 allow_notebooks()
 
 _logger = logging.getLogger("beam_jobs")
@@ -61,14 +61,14 @@ _logger = logging.getLogger("beam_jobs")
 # An option in a message that the command line and `WriteShards` share.
 _FLAG = re.compile(r"(?<!\S)--(\w+)")
 
-# What the arguments of these flags are called; others belong to Beam, and keep their names.
+# Flag -> argument of `WriteShards`; other flags belong to Beam, and keep their names.
 _ARGUMENTS = {
     "output": "directory",
     "overwrite": "overwrite=True",
     **{name: name for name in ("num_shards", "seed", "shard_size", "splits")},
 }
 
-# The dtype that the schema asks for, and that of an array of numbers.
+# The dtype in the schema, and the dtype of an array of numbers.
 _DTYPES = re.compile(
     r"expected ((?:u?int|float|complex)\d+) \[.*\], got (bool|(?:u?int|float|complex)\d+) \["
 )
@@ -76,7 +76,7 @@ _DTYPES = re.compile(
 
 @contextlib.contextmanager
 def _named_as_arguments() -> Iterator[None]:
-    """Names the arguments of `WriteShards` in an error that names flags of the command line."""
+    """Replaces flags of the command line in an error by the arguments of `WriteShards`."""
     try:
         yield
     except JobError as error:
@@ -91,7 +91,7 @@ def _prepare(output: Output, job: str, folder: str) -> None:
 
 
 def _cure(mismatch: str) -> str:
-    """What to change in a program whose record does not fit the schema."""
+    """The advice for a program whose record does not fit the schema."""
     cure = "make it fit the schema"
     if dtypes := _DTYPES.search(mismatch):
         expected, found = dtypes.groups()
@@ -103,8 +103,8 @@ def _cure(mismatch: str) -> str:
 class _EncodeRecords(beam.DoFn):
     """(key, features) -> packed indexes of runs of encoded records.
 
-    Further outputs are a summary and the hashes of each block, and statistics: planning sees only
-    these small elements, while the records wait for the one shuffle.
+    Other outputs are a summary and the hashes of each block, and statistics: planning needs only
+    these small elements, while the records wait for the shuffle.
     """
 
     SUMMARY, HASHES = "summary", "hashes"
@@ -161,7 +161,7 @@ class _EncodeRecords(beam.DoFn):
         self._runs.give_up()  # Of a bundle that failed.
 
     def _check_directory(self) -> None:
-        """Before the first file: none of the job may appear in a directory that is not free."""
+        """Prepares the directory before the first file is written: it must be free."""
         with _named_as_arguments():
             refuse_newer(self._output)
             try:
@@ -223,7 +223,7 @@ class WriteShards(beam.PTransform):
         schema: The features of every record. A `key` feature is filled from the key.
         num_shards: The number of shards of every split; None to derive it from `shard_size`.
         shard_size: The approximate size of a shard: a number of bytes, or text such as "128MiB".
-        splits: Split names and their shares, which add up to 1; None for "train" alone.
+        splits: Split names and their shares, which add up to 1; None for only "train".
         seed: Determines the splits and the order of records.
         on_reject: "fail" stops at the first record that does not fit the schema; "skip" lists such
             records in `rejects/`, writes the others, and logs a warning with their number.
@@ -232,13 +232,13 @@ class WriteShards(beam.PTransform):
         options: Anything else to record in the manifest, as JSON values.
 
     Raises:
-        UsageError: An argument is wrong, or the directory is not free: before the pipeline runs.
-            Two records have the same key, or the directory cannot be written: while it runs.
-        DataError: A record does not fit the schema, all were rejected, the disk is full, or the
-            runner lost records: while the pipeline runs. No manifest is written.
+        UsageError: Before the pipeline runs: an argument is wrong, or the directory is not free. While
+            it runs: two records have the same key, or the directory cannot be written.
+        DataError: While the pipeline runs: a record does not fit the schema, all were rejected, the
+            disk is full, or the runner lost records. No manifest is written.
 
-    While the pipeline runs, a runner with processes of its own raises its own exception. The text of
-    that exception contains the name and the message of the error.
+    While the pipeline runs, a runner with separate processes raises its own exception, whose text
+    contains the name and the message of the error.
 
     Example:
         pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
@@ -310,7 +310,7 @@ class WriteShards(beam.PTransform):
 def _check_arguments(
     schema: Any, splits: Any, on_reject: str, options: Mapping[str, Any] | None
 ) -> None:
-    """Checks arguments of `WriteShards` that nothing but the class itself would check."""
+    """Checks the arguments of `WriteShards` that no other function checks."""
     if not isinstance(schema, Schema):
         raise UsageError(
             f"schema {schema!r:.80}: expected a Schema, such as "

@@ -1,4 +1,4 @@
-"""Which texts are equal, for all pairs of any number of records, in the way in which `Likeness` finds near duplicates."""
+"""Finds equal texts among any number of records, with the interface in which `Likeness` finds near duplicates."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _DIGEST = 16
 
 @dataclass(frozen=True)
 class Equality:
-    """Says which texts are equal: those with the same digest of 128 bits."""
+    """Finds equal texts: those with the same digest of 128 bits."""
 
     kind: Kind = "text"
 
     @property
     def distance(self) -> int:
-        """No bit of the digests may differ."""
+        """The bits of digests that may differ: none."""
         return 0
 
     def sketch(self, values: Sequence[bytes]) -> Sketches:
-        """Sketches texts in UTF-8: a key each, which follows from the digest."""
+        """Sketches texts in UTF-8: one key each, from the digest."""
         digests = b"".join(hashlib.blake2b(value, digest_size=_DIGEST).digest() for value in values)
         probes = np.frombuffer(digests, np.uint8).reshape(-1, _DIGEST)
         halves = np.ascontiguousarray(probes[:, :8]).view("<u8")
@@ -38,5 +38,5 @@ class Equality:
         return equal
 
 
-# What says which records are near, or equal.
+# The measure of near, or equal, records.
 Similarity = Likeness | Equality

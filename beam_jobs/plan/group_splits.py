@@ -1,6 +1,6 @@
-"""Splits by group: whole groups are dealt to the splits, so shares are as exact as the groups allow.
+"""Splits by group: whole groups are dealt to the splits, so shares are as close as the group sizes allow.
 
-With labels, this is the greedy search of scikit-learn's StratifiedGroupKFold, for shares of any size.
+With labels, this is the greedy search of scikit-learn's StratifiedGroupKFold, extended to any shares.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from beam_jobs.plan.strata import LabelHashes, Strata
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of
 
-# With more groups (of one label each), hashes decide: shares are then exact to a few groups in a
-# thousand, and no worker holds more sizes than this.
+# With more groups (of one label each), hashes choose the splits: shares are then exact to a few groups in
+# a thousand, and no worker needs more sizes than this.
 MAX_GROUPS = 100_000
 
 # The hash of a group and a label.
@@ -46,7 +46,7 @@ class GroupSizes(Divisible):
     what = "sizes of groups"
 
     def add(self, block: LabelHashes, sizes: Iterable[int] | None = None) -> None:
-        """Adds records by their groups and labels, with the size of each; by default 1."""
+        """Adds records by their groups and labels, with their sizes, by default 1."""
         labels = map(block.names.__getitem__, block.codes.tolist())
         parts = zip(block.hashes.tolist(), labels, strict=True)
         sums: Counter[Part] = Counter()
@@ -82,7 +82,7 @@ class GroupSizes(Divisible):
 
 
 def _checksum(sizes: Mapping[Part, int]) -> int:
-    """A sum over all parts that is another if a part is missing or has another size."""
+    """A sum over all parts that differs if a part is missing or has another size."""
     return sum((hash_ ^ zlib.crc32(text_bytes(label))) * n for (hash_, label), n in sizes.items())
 
 
@@ -96,11 +96,11 @@ class GroupSplits:
     """The split of each group.
 
     Attributes:
-        inputs: The number of inputs that the sizes of groups were counted from.
+        inputs: The number of inputs in which the sizes of groups were counted.
         hashes: The hashes of all groups in ascending order, uint64 [groups].
         splits: The split of each, uint8 [groups].
-        others: The splits of groups that were not dealt, because all their records are rejected:
-            their hashes decide.
+        others: The splits by hash of groups that were not dealt, because all their records are
+            rejected.
     """
 
     inputs: int
@@ -135,12 +135,12 @@ class GroupSplits:
 
 
 def deal_groups(sizes: GroupSizes, to: Splits) -> GroupSplits | None:
-    """Deals groups, those that hold most of a label first; None if hashes decide.
+    """Deals groups, those with most of a label first; None if there are too many, which follow hashes.
 
     Each goes to the split that lacks most of its labels: the sum of the squared deviations from the
     shares of all labels, and of all records, grows least there. Groups of one size come in the order
-    of their hashes, so the result depends on nothing but the sizes and the hashes. The first split
-    wins a tie.
+    of their hashes, so the result depends only on the sizes and the hashes. The first split wins a
+    tie.
     """
     if sizes.sizes is None:
         return None
@@ -166,7 +166,7 @@ def deal_groups(sizes: GroupSizes, to: Splits) -> GroupSplits | None:
 
 
 def _spread(group: Mapping[str, int], totals: Mapping[str, int]) -> float:
-    """How much of each label a group holds, as the square of a distance."""
+    """How much of each label a group has, as the square of a distance."""
     return math.fsum((size / max(totals[label], 1)) ** 2 for label, size in group.items())
 
 
@@ -175,9 +175,9 @@ def _neediest(
 ) -> int:
     """The split that lacks most of a group's labels, each by its weight in the group."""
     weights = {label: max(size, 1) / max(totals[label], 1) ** 2 for label, size in group.items()}
-    # Weights that add up to 1 leave the lacks of a single label as they are, to the last bit.
+    # With weights that add up to 1, the lack of a single label stays exact to the last bit.
     scale = math.fsum(weights.values())
-    # Added one by one: a sum of NumPy's own is rounded differently from processor to processor.
+    # Added one by one: NumPy's sum is rounded differently from processor to processor.
     return int(np.argmax(sum(lacks[label] * (w / scale) for label, w in weights.items())))
 
 
@@ -189,6 +189,6 @@ def unpack_splits(packed: bytes, placement: Placement) -> Strata | GroupSplits:
 
 
 def check_planned(summary: Summary, packed: bytes, placement: Placement) -> None:
-    """Checks that the planned splits, if there are any, saw the records of a summary; DataError if not."""
+    """Checks that the planned splits, if any, were made from the records of a summary; DataError if not."""
     if packed:
         unpack_splits(packed, placement).check(summary)

@@ -1,12 +1,11 @@
 """Near duplicates, first half: the pairs of records that share a key of their sketches, and may be near.
 
 The sketches of a few hundred or thousand records are a block. Records that share a key meet in a partition and become
-candidates, in pairs (`near_pairs.py` decides about these). So no worker holds more than the keys of a partition.
+candidates, in pairs, which `near_pairs.py` compares. So no worker needs more than the keys of a partition.
 
-Each record is paired with those that come before it: records to keep out, then those with a smaller place in
-the global order. Of many records with one key, few can be compared with each other: each is compared with the
-first ones alone, the fewer the more there are, so the work grows with the number of records and not with its square.
-Of equal records, each is compared with the first.
+Each record is paired with earlier ones: those of `--keep_out`, then those with a smaller place in the global order.
+If many records have one key, each is compared only with the first few, the fewer the more records there are, so that
+the work grows with the number of records and not with its square. Equal records are compared only with the first.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ ROW = np.dtype([("key", "<u4"), ("digest", "<u8"), ("order", "<u8"), ("row", "<u
 # A pair: the rows of both in their blocks, and the name of the second's block.
 PAIR = np.dtype([("first", "<u4"), ("second", "<u4"), ("block", f"V{_NAME_BYTES}")])
 
-# Bytes of a record in an element besides its probe.
+# The bytes of a record in an element without its probe.
 _RECORD_BYTES = 9
 
-# Records with one key of which each is paired with each. Of more, each is paired with the first: as many as
-# make these pairs, but not fewer than `_FEWEST`.
+# Up to this many records with one key are all paired. If there are more, each is paired with the first ones, so
+# many that the number of pairs stays the same, but at least `_FEWEST`.
 _EACH = 2048
 _MOST_PAIRS = 1 << 22
 _FEWEST = 64
@@ -52,12 +51,12 @@ _CHOSEN, _ALL_CHOSEN = 32, 4096
 
 
 def duplicate_key(task: str) -> UsageError:
-    """The error of two records with one key, of which one is in a task, given its id."""
+    """The error about two records with one key, one of them in a task, given the task's id."""
     first, _, _ = task.rpartition("#")
     return UsageError(
-        f"duplicate key of a record in {first} or soon after it: every record needs a key of its own; "
+        f"duplicate key of a record in {first} or soon after it: every record needs a unique key; "
         "do two --input patterns match the same file, or do two rows of a --table name it (--key row "
-        "tells them apart)?"
+        "distinguishes them)?"
     )
 
 
@@ -66,8 +65,8 @@ class Probes:
     """The probes of n records of a task.
 
     Attributes:
-        owner: The id of the task that the records are dropped from.
-        kept_out: Whether they are records to keep out, which are not dropped themselves.
+        owner: The id of the task from which the records are dropped.
+        kept_out: Whether they are records of `--keep_out`, which are not dropped themselves.
         numbers: int64 [n], the number of each in its owner.
         splits: uint8 [n], the split of each.
         rows: uint8 [n, bytes], the probe of each.
@@ -80,7 +79,7 @@ class Probes:
     rows: np.ndarray
 
     def pack(self, rows: np.ndarray | slice = slice(None), *more: np.ndarray) -> bytes:
-        """The probes of some rows as bytes, after columns of numbers that belong to them."""
+        """The probes of some rows as bytes, after columns of numbers for each."""
         of_all = Ragged.of_texts([self.owner]), np.array(self.kept_out)
         return pack(*more, *of_all, self.numbers[rows], self.splits[rows], self.rows[rows])
 
@@ -111,7 +110,7 @@ class SketchBlock:
 
     Attributes:
         name: Differs from block to block of a job.
-        probes: Decide about the records.
+        probes: The values with which records are compared.
         orders: uint64 [n], the place of each record in the global order.
         keys, known, digests: As in `Sketches`.
     """
@@ -145,7 +144,7 @@ def sketch_blocks(
     sketches: Sketches,
     kept_out: bool = False,
 ) -> Iterator[SketchBlock]:
-    """Yields blocks of records, so small that each of their elements is within the limit; arguments as in `SketchBlock`."""
+    """Yields blocks of records whose elements stay within the limit of size; arguments as in `SketchBlock`."""
     step = max(1, PIECE_BYTES // (sketches.probes.shape[1] + _RECORD_BYTES))
     for start in range(0, len(numbers), step):
         part = slice(start, start + step)
@@ -165,8 +164,8 @@ def candidates(
     Args:
         partition: The keys of all records in a partition.
         first_band: Whether it is a partition of the first band, the only one that pairs equal records.
-        likeness: Says which records are near.
-        drops: Whether records of the job are near duplicates of others of it, and not of records to keep out alone.
+        likeness: The measure of similarity.
+        drops: Whether records of the job are compared with each other, not only with those of `--keep_out`.
 
     Raises:
         UsageError: Two records have the same key.
@@ -227,7 +226,7 @@ def _chosen(
     for i, j in _pairs(small, starts, sizes):
         may_be = near(i, j)
         i, j = i[may_be], j[may_be]
-        # Of each record the first ones: its number among the pairs of the same second.
+        # Limit the pairs of each record: the number of a pair among those of the same second.
         by_second = np.lexsort((i, j))
         i, j = i[by_second], j[by_second]
         begins = np.flatnonzero(np.concatenate([[True], j[1:] != j[:-1]]))[: len(j)]
@@ -243,7 +242,7 @@ def _chosen(
 def _pairs(
     small: np.ndarray, starts: np.ndarray, sizes: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields all pairs of runs of up to `_EACH`, and of larger ones those with the first."""
+    """Yields all pairs of runs of up to `_EACH`, and the pairs with the first records of larger runs."""
     if len(small):
         yield from pairs_in_runs(small)
     for start, size in zip(starts[sizes > _EACH], sizes[sizes > _EACH], strict=True):

@@ -1,7 +1,7 @@
-"""Near duplicates, second half: the probes of candidates are compared, and what is near is counted.
+"""Near duplicates, second half: compares the probes of candidates, and counts near pairs.
 
-The probe of the first of each pair travels to the block of the second, where both are compared, so no worker holds
-more than the probes of a block. Counts of what the steps of a search hand over and receive have to be the same.
+The probe of the first of each pair is sent to the block of the second, where both are compared, so no worker needs
+more than the probes of a block. The steps of a search must receive as many elements as earlier ones hand over.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES
 
-# Pairs that are compared at a time: their probes as float64 take 16 MiB.
+# Pairs to compare at a time: their probes as float64 take 16 MiB.
 _AT_ONCE = 1 << 13
 
-# Pairs that are named.
+# The number of pairs to name as examples.
 EXAMPLES = 5
 
-# What steps hand over.
+# The elements that steps hand over.
 CHUNKS, KEYS, PAIRS = "chunks of files", "keys of sketches", "pairs of records"
 PROBES = "probes of records"
 
@@ -44,7 +44,7 @@ class NearPairs(NamedTuple):
         owner: object [pairs], the owner of the first.
         first: int64 [pairs], its number there.
         split: uint8 [pairs], its split.
-        kept_out: bool [pairs], whether it is a record to keep out.
+        kept_out: bool [pairs], whether it is a record of `--keep_out`.
     """
 
     second: np.ndarray
@@ -55,9 +55,9 @@ class NearPairs(NamedTuple):
 
 
 def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | None:
-    """The probes of a block, which are there once if they are needed; DataError if the runner lost them.
+    """The probes of a block, which arrive once if they are needed; DataError if the runner lost them.
 
-    There are two if two tasks have one id, which is a UsageError: their records have the same keys.
+    They arrive twice if two tasks have one id, which is a UsageError: their records have the same keys.
     """
     if len(packed) > 1:
         raise duplicate_key(Probes.unpack(packed[0]).owner)
@@ -69,11 +69,11 @@ def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | Non
 def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """Yields (block, rows of it and the earlier records to compare them with, for `near_pairs`).
 
-    A pair that several partitions have found is sent once. Given are the probes of the first's block, and the packed
-    `PAIR`s from all partitions.
+    The arguments are the probes of the first's block, and the packed `PAIR`s from all partitions. A pair that several
+    partitions have found is sent once.
     """
     every = np.unique(np.frombuffer(b"".join(pairs), f"V{PAIR.itemsize}")).view(PAIR)
-    # Beside a probe, the rows, the number and the split.
+    # In addition to a probe: the rows, the number and the split.
     step = max(1, PIECE_BYTES // (probes.rows.shape[1] + 13))
     for block, to_block in grouped(every["block"], every):
         for start in range(0, len(to_block), step):
@@ -82,7 +82,7 @@ def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]
 
 
 def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -> NearPairs:
-    """The pairs that are near, of those whose second is in a block, given its probes and what `sent` has sent to it."""
+    """The near pairs whose second is in a block, given its probes and the results of `sent` for it."""
     parts = []
     for packed in [probes.pack(slice(0), np.empty(0, np.uint32)), *arrived]:
         second, *columns = unpack(packed)
@@ -96,7 +96,7 @@ def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -
     kept_out = np.repeat([some.kept_out for _, some in parts], sizes)
     names = sorted({some.owner for _, some in parts})
     owner = np.repeat([names.index(some.owner) for _, some in parts], sizes)
-    # In an order of their own, so that examples are the same in every run.
+    # Sorted, so that examples are the same in every run.
     order = np.lexsort((first, owner, second))
     near = [np.empty(0, np.int64)]
     for start in range(0, len(order), _AT_ONCE):
@@ -142,7 +142,7 @@ class NearSurvey:
         return survey
 
     def merge(self, other: NearSurvey) -> None:
-        """Adds what another instance counts."""
+        """Adds the counts of another instance."""
         self.within.update(other.within)
         self.across.update(other.across)
         for mine, theirs in (
@@ -157,9 +157,9 @@ class NearTally:
     """Counts of a search for near duplicates.
 
     Attributes:
-        records: The records of the job, with a sketch or without.
-        dropped: The records that are dropped.
-        sent, received: What steps hand over -> how much of it.
+        records: The number of the job's records, with or without a sketch.
+        dropped: The number of dropped records.
+        sent, received: Kind of element that steps hand over -> how many.
     """
 
     records: int = 0
@@ -175,7 +175,7 @@ class NearTally:
         self.received.update(other.received)
 
     def check(self, records: int) -> None:
-        """Checks that so many records were compared, and all was received that was handed over; DataError if not."""
+        """Checks the number of compared records, and that everything handed over was received; DataError if not."""
         for what in (CHUNKS, KEYS, PAIRS, PROBES):
             if self.received[what] != self.sent[what]:
                 raise loss_error(what, self.received[what], self.sent[what])
@@ -184,9 +184,9 @@ class NearTally:
 
 
 def check_near(summary: Summary, tallies: Sequence[NearTally]) -> None:
-    """Checks that all records of a summary were compared, and that it counts what is dropped; DataError if not.
+    """Checks that all records of a summary were compared, and that it counts dropped ones; DataError if not.
 
-    There is a tally of each search for duplicates, in order: each compares what those before it have left.
+    Each search for duplicates has a tally, in order: it compares the records that earlier searches left.
     """
     left = summary.texts
     for tally in tallies:

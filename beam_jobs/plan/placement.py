@@ -1,4 +1,4 @@
-"""The splits of a dataset, and the group of a record, its split, and its place in the global order, from its key."""
+"""The splits of a dataset; a record's group, its split, and its place in the global order, from its key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.source import COLUMN
 from readers.format.splits import check_split_name
 
-MAX_SPLITS = 256  # one byte a record
+MAX_SPLITS = 256  # one byte per record
 
 
 def _share(splits: str, part: str, share: str) -> float:
@@ -38,7 +38,7 @@ class Splits:
     Attributes:
         names: The names in the order given.
         fractions: The share of each split; they add up to 1.
-        kept: Whether each record keeps its split, which is in the name of the shard in its key.
+        kept: Whether each record keeps its split, which is part of the name of the shard in its key.
     """
 
     names: tuple[str, ...] = ("train",)
@@ -63,7 +63,7 @@ class Splits:
                 raise UsageError(f"--splits {text}: {name!r} is repeated")
             shares[name] = _share(text, part, share)
         if len(shares) > MAX_SPLITS:
-            raise UsageError(f"--splits: {len(shares)} splits, at most {MAX_SPLITS} are possible")
+            raise UsageError(f"--splits: found {len(shares)} splits, expected at most {MAX_SPLITS}")
         if abs(sum(shares.values()) - 1) > 1e-6:
             raise UsageError(
                 f"--splits {text}: the shares add up to {sum(shares.values()):g}, not 1"
@@ -72,14 +72,14 @@ class Splits:
 
     @classmethod
     def folds(cls, text: str) -> Splits:
-        """The splits of the value of `--folds`: `3` gives fold0, fold1 and fold2; UsageError if it is no such number."""
+        """The splits of the value of `--folds`: `3` gives fold0, fold1 and fold2; UsageError if it is not valid."""
         if not (text.isascii() and text.isdecimal() and 2 <= int(text[:9]) <= MAX_SPLITS):
             raise UsageError(f"--folds {text}: expected a number from 2 to {MAX_SPLITS}")
         return cls._equal([f"fold{number}" for number in range(int(text))])
 
     @classmethod
     def named(cls, names: Sequence[str], column: str) -> Splits:
-        """The splits whose names are the values of a column; UsageError if they are no names, not distinct, or too many."""
+        """The splits that a column names; UsageError if its values are not names, not distinct, or too many."""
         for name in names:
             try:
                 check_split_name(name)
@@ -97,8 +97,8 @@ class Splits:
         """The splits of existing shards, which their records keep; UsageError if there are more than `MAX_SPLITS`."""
         if len(names) > MAX_SPLITS:
             raise UsageError(
-                f"--input: the files belong to {len(names)} splits, at most {MAX_SPLITS} are "
-                "possible: reshard fewer datasets at once, or give --splits"
+                f"--input: the files belong to {len(names)} splits, more than {MAX_SPLITS} are not "
+                "possible: reshard fewer datasets at once, or add --splits"
             )
         return cls._equal(names, kept=True)
 
@@ -108,7 +108,7 @@ class Splits:
 
     @property
     def training(self) -> int:
-        """The number of the split that vocabularies are learned from: `train`, or the first one."""
+        """The number of the split from which vocabularies are learned: `train`, or the first one."""
         return self.names.index("train") if "train" in self.names else 0
 
     @cached_property
@@ -143,7 +143,7 @@ class Splits:
             key = keys[names.index(error.args[0])].decode("utf-8", "backslashreplace")
             raise DataError(
                 f"{key}: expected a shard of {', '.join(self.names)}; the inputs have changed since "
-                "the job began: run it again"
+                "the job began: run the same command again"
             ) from None
 
 
@@ -177,12 +177,12 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which group a record is of; by default each record is its own group.
+    """The rule for a record's group; by default each record is its own group.
 
     Attributes:
         pattern: A regular expression searched in the key: the record's group is the expression's
             first group, or its whole match.
-        column: A column that holds the group.
+        column: A column with the group.
     """
 
     pattern: str = ""
@@ -190,7 +190,7 @@ class Groups:
 
     @classmethod
     def parse(cls, text: str) -> Groups:
-        """Parses the value of `--group_by`; UsageError if the value is neither a regular expression nor `column:NAME`."""
+        """Parses the value of `--group_by`; UsageError if it is neither a regular expression nor `column:NAME`."""
         if text == COLUMN:
             raise UsageError(f"--group_by {text}: expected {COLUMN}NAME")
         if text.startswith(COLUMN):
@@ -228,11 +228,11 @@ class Groups:
         return bool(self.pattern or self.column)
 
 
-# What every split gets its exact share of: nothing, because a hash of each key decides; all records;
-# or the records of each label.
+# Of what every split gets its exact share: of nothing, because the hash of each key chooses its split; of
+# all records; or of the records of each label.
 Exact = Literal["", "records", "labels"]
 
-# Stands for all labels, and is no label itself.
+# Stands for all labels, and is not a label itself.
 ALL = ""
 
 
@@ -243,9 +243,9 @@ class Placement:
     Attributes:
         seed: Determines splits and order.
         splits: Names and shares of the splits.
-        groups: How records are kept together in one split.
-        split_column: The column that names a record's split; if empty, a hash decides.
-        exact: What every split gets its exact share of.
+        groups: The rule that keeps records together in one split.
+        split_column: The column that names a record's split; if empty, splits follow hashes.
+        exact: Of what every split gets its exact share.
         windows: Whether a source gives several records, which stay together.
     """
 
@@ -258,18 +258,18 @@ class Placement:
 
     @property
     def split_features(self) -> set[str]:
-        """The columns or features that decide the splits of records together with their keys."""
+        """The columns or features that, with their keys, determine the splits of records."""
         return {name for name in (self.groups.column, self.split_column) if name}
 
     @property
     def deals_groups(self) -> bool:
-        """Whether groups are dealt to splits by their sizes, which have to be counted first."""
+        """Whether groups are dealt to splits by size, so that sizes must be counted first."""
         has_groups = bool(self.groups or (self.exact and self.windows))
         return has_groups and len(self.splits.names) > 1
 
     @property
     def plans_splits(self) -> bool:
-        """Whether a pass over all records has to come before the split of the first is known."""
+        """Whether the first split is known only after a pass over all records."""
         return bool(self.exact or self.deals_groups)
 
     def strata(self, labels: Iterable[Any]) -> list[str]:
@@ -281,7 +281,7 @@ class Placement:
         return hash64(self.seed, b"order", key)
 
     def split(self, group: str) -> int:
-        """The index of the split that a group of records falls into."""
+        """The index of the split of a group of records."""
         if self.splits.kept:
             return int(self.splits.of_keys([group.encode("utf-8", "surrogateescape")])[0])
         if len(self.splits.names) == 1:
@@ -290,13 +290,13 @@ class Placement:
         return bisect_right(self.splits.edges, hash64(self.seed, b"split", group))
 
     def split_of(self, key: str, row: Mapping[str, Any]) -> int:
-        """The index of the split of a record, from its key and its columns; RejectError if they give no valid split or group."""
+        """The index of a record's split, from its key and its columns; RejectError if these are not valid."""
         if not self.split_column:
             return self.split(self.groups.of(key, row))
         name = column_text(row, self.split_column)
         if name not in self.splits.names:
             raise RejectError(
-                f"column {self.split_column!r} is {name!r:.80}, --splits has "
+                f"column {self.split_column!r} is {name!r:.80}, expected one of "
                 f"{', '.join(self.splits.names)}"
             )
         return self.splits.names.index(name)
@@ -314,7 +314,7 @@ class Placement:
         return self.splits.of(self.group_hashes(groups))
 
     def group_hashes(self, groups: Iterable[bytes]) -> np.ndarray:
-        """The hashes that decide the splits of many groups in UTF-8, uint64 [n]."""
+        """The hashes that determine the splits of many groups in UTF-8, uint64 [n]."""
         return hashes64(self.seed, b"split", groups)
 
     def hashes_of(self, groups: Iterable[str]) -> np.ndarray:

@@ -30,19 +30,19 @@ MAX_SHARDS = 99_999  # five digits in a shard's name
 
 SHARD_BITS = 17  # enough for MAX_SHARDS
 
-# With more ranges than this, runs are merged before they are read by shard. S3 answers 5,500 requests a second
-# below one prefix, so this number takes 12 minutes, and costs 1.60 dollars.
+# With more ranges than this, runs are merged before they are read by shard. S3 answers 5,500 requests per second
+# for one prefix, so this number takes 12 minutes, and costs 1.60 dollars.
 MOST_RANGES = 4_000_000
 
-# The end of every error about two records of one key, for `WriteShards`; the command line replaces it,
-# because its users see no PCollection.
+# The end of every error about two records with one key, for `WriteShards`; the command line replaces it,
+# because its users do not see a PCollection.
 ONE_KEY = (
-    "every record needs a key of its own; two elements (key, features) of the PCollection have the "
+    "every record needs a unique key; two elements (key, features) of the PCollection have the "
     "same one"
 )
 
 
-# Payloads of one shard that a runner gets as one element, in bytes.
+# The bytes of payloads of one shard that a runner gets as one element.
 _PART_BYTES = 256 << 10
 
 
@@ -83,7 +83,7 @@ def boundary_ranks(counts: np.ndarray, shards: int) -> dict[int, list[int]]:
 
 
 def count_shards(records: int, record_bytes: float, num_shards: int, shard_size: int) -> int:
-    """The number of shards of a split, none of them empty: as many as asked for, or if that is 0, of about a size.
+    """The number of shards of a split, none of them empty: as requested, or if that is 0, by `shard_size`.
 
     Both `record_bytes`, the mean of framed records, and `shard_size` are in bytes.
     """
@@ -94,7 +94,7 @@ def count_shards(records: int, record_bytes: float, num_shards: int, shard_size:
 def mean_bytes(mean_file: float, sizes: list[int], measured: list[int | Reject]) -> float:
     """The mean size in bytes of records made of files: a regression estimate from a sample.
 
-    Larger files make larger records, in proportion (or not at all, if all records have one size).
+    Larger files make larger records, in proportion, unless all records have one size.
 
     Args:
         mean_file: The mean size of all files in bytes.
@@ -123,7 +123,7 @@ class SplitPlan:
         records: The number of records to write.
         rejected: The number of inputs known before writing not to become records.
         record_bytes: The approximate size of a framed record in bytes.
-        shards: The number of shards; 0 if there are no records.
+        shards: The number of shards; 0 without records.
         boundaries: The smallest hash of every shard but the first, uint64 [shards - 1].
     """
 
@@ -182,8 +182,8 @@ class Draft:
         """The draft of some splits.
 
         Args:
-            splits: Of each the number of records in each bin, int64 [BINS]; the number of inputs known not to
-                become records; the mean size of a framed record in bytes; and the number of shards, which 0 chooses.
+            splits: For each split, the number of records in each bin, int64 [BINS]; the number of known rejects;
+                the mean size of a framed record in bytes; and the number of shards, or 0 to choose it.
             shard_size: The approximate size of a shard in bytes.
         """
         plans, bins = [], {}
@@ -245,7 +245,7 @@ def shards_of(
     Args:
         plan: The shards.
         splits, hashes: uint8 [n], uint64 [n].
-        neighbours: With more than 1, it is the group of this many neighbouring shards instead of the shard.
+        neighbours: If it is more than 1, groups of this many neighbouring shards replace shards.
     """
     keys = splits.astype(np.int64) << SHARD_BITS
     for split in np.unique(splits).tolist():
@@ -268,8 +268,8 @@ def neighbours_of(plan: Plan) -> int:
 def divided(blocks: Sequence[bytes], plan: bytes) -> list[tuple[int, bytes]]:
     """(Split and shard in one number, packed references of it) of packed blocks, one or more, by a packed plan.
 
-    They are divided together: a block of 512 references has two or three for each of 200 shards, and such a part
-    takes 98 bytes a reference; a part of 50 takes 27.
+    They are divided together: a block of 512 references has two or three for each of 200 shards, and such a small
+    part takes 98 bytes per reference; a part of 50 takes 27.
     """
     every = Block.join(list(map(Block.unpack, blocks)))
     return [

@@ -25,16 +25,16 @@ from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES, Divisible, batches, parts_of
 from beam_jobs.sources.labels import LABEL
 
-# About how many hashes are sorted together at most: 512 KiB.
+# The approximate maximum of hashes that are sorted together: 512 KiB.
 _BIN_RECORDS = 1 << 16
 
-# A slice of a label's bins takes 32 KiB: a runner holds those of all bundles.
+# A slice of a label's bins takes 32 KiB: a runner keeps the slices of all bundles.
 _SLICE = 1 << 12
 
-# What a record takes beside its label, and an array beside its values, pickled.
+# Pickled bytes of a record without its label, and of an array without its values.
 _RECORD_BYTES, _ARRAY_BYTES = 24, 200
 
-# No sequence is spread more evenly than the fractional parts of its multiples.
+# The fractional parts of its multiples are spread more evenly than any other sequence.
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 _NEVER = 2**64 - 1
@@ -43,7 +43,7 @@ _NEVER = 2**64 - 1
 def _unseen(label: str) -> DataError:
     return DataError(
         f"label {label!r} was not seen when splits were planned: the runner lost records, or the "
-        "inputs have changed while the job ran; no dataset was written, run it again"
+        "inputs changed while the job ran; no dataset was written, run the same command again"
     )
 
 
@@ -74,7 +74,7 @@ class LabelHashes:
         return cls(tuple(codes), np.array(numbers, np.int64), hashes)
 
     def pieces(self) -> Iterator[LabelHashes]:
-        """Yields the records in pieces of less than `PIECE_BYTES` beside the first record of each."""
+        """Yields the records in pieces of less than `PIECE_BYTES`, not counting the first record of each."""
         sizes = np.array([len(text_bytes(name)) for name in self.names], np.int64)
         ends = np.cumsum(_RECORD_BYTES + sizes[self.codes])
         for _, rows in grouped(ends // PIECE_BYTES, np.arange(len(ends))):
@@ -90,7 +90,7 @@ class LabelHashes:
 
 @dataclass
 class LabelCounts(Divisible):
-    """The number of records with each label, which says how narrow the bins of its hashes are."""
+    """The number of records with each label, which determines the width of the bins of its hashes."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -171,7 +171,7 @@ def _slice_bytes(key: tuple[str, int]) -> bytes:
 def cut_ranks(records: int, fractions: Sequence[float], turn: float) -> list[int]:
     """The rank, among the records of one label, of the first record of every split but the first.
 
-    Every split gets its share of the records, exact to one. `turn`, in 0..1, decides which splits
+    Every split gets its share of the records, exact to one. `turn`, in 0..1, chooses the splits that
     get the remaining records, so that they are not the same for all labels.
     """
     shares = [math.fsum(fractions[: i + 1]) for i in range(len(fractions) - 1)]
@@ -199,7 +199,7 @@ class Cuts:
 
 
 def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
-    """The cuts, from the counts of all records; DataError if the two passes have not read the same records."""
+    """The cuts, from the counts of all records; DataError if the two passes did not read the same records."""
     ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
     sizes: dict[tuple[str, int], int] = {}
     for number, (label, records) in enumerate(sorted(counts.counts.items())):
@@ -228,7 +228,7 @@ def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, i
 def pick_edges(
     key: tuple[str, int], hashes: Iterable[bytes], cuts: Cuts
 ) -> Iterator[tuple[str, int, int]]:
-    """Yields (label, split, the split's smallest hash) for the cuts in a bin; DataError if some of its hashes are lost."""
+    """Yields (label, split, the split's smallest hash) for the cuts in a bin; DataError if hashes are lost."""
     ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
     if len(ordered) != cuts.sizes[key]:
         raise _lost(key[0], len(ordered), cuts.sizes[key])
@@ -252,7 +252,7 @@ class Strata:
 
     @classmethod
     def of(cls, cuts: Cuts, splits: int, picked: Iterable[tuple[str, int, int]]) -> Strata:
-        """The strata, from what `pick_edges` has yielded for all bins; DataError if the runner lost or repeated edges."""
+        """The strata, from the results of `pick_edges` for all bins; DataError if the runner lost or repeated edges."""
         edges = sorted(picked)
         places = sorted((label, to) for (label, _), some in cuts.ranks.items() for to, _ in some)
         if [(label, split) for label, split, _ in edges] != places:

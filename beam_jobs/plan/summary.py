@@ -26,7 +26,7 @@ SAMPLE = 32
 # Rejects that a dry run prints.
 FIRST_REJECTS = 10
 
-# A histogram is merged in slices of this many bins, 32 KiB: a runner holds those of all bundles.
+# A histogram is merged in slices of this many bins, 32 KiB: a runner keeps the slices of all bundles.
 _SLICE = BINS // 16
 
 
@@ -39,11 +39,11 @@ class SampledRecord(NamedTuple):
 
 
 def check_labels(labels: Collection[str]) -> None:
-    """Raises a UsageError for more than `MAX_LABELS` labels, which no classification has."""
+    """Raises UsageError for more than `MAX_LABELS` labels, which cannot be classes."""
     if len(labels) > MAX_LABELS:
         raise UsageError(
-            f"more than {MAX_LABELS} different labels, {min(labels)!r} among them: "
-            "is it the right field or folder?"
+            f"more than {MAX_LABELS} different labels, such as {min(labels)!r}: "
+            "is this the right field or folder?"
         )
 
 
@@ -64,7 +64,7 @@ class SplitSummary:
 
     Attributes:
         rejected: The number of inputs known not to become records.
-        bytes: The size of the encoded records if they are encoded already; otherwise that of the files.
+        bytes: The size of the encoded records if they are encoded already; otherwise of the files.
         pending: Hashes of records that are not in `counts` yet, arrays of uint64.
         counts: The number of records in each bin, int64 [BINS], or in a piece int64 [_SLICE]; None at first.
         first: The first bin of `counts`.
@@ -83,7 +83,7 @@ class SplitSummary:
         """Adds records by their hashes, uint64 [n]."""
         self.records += len(hashes)
         self.pending.append(hashes)
-        # As many hashes as this take the bytes of a histogram: a small bundle stays small.
+        # This many hashes take as much as a histogram; fewer keep a small bundle small.
         if sum(map(len, self.pending)) >= BINS:
             self.histogram()
 
@@ -110,7 +110,7 @@ class SplitSummary:
 
     def slices(self) -> Iterator[tuple[int, SplitSummary]]:
         """Yields (number of a slice of the bins, the records in it)."""
-        if self.counts is None:  # Fewer than `BINS` hashes, which take less than their histogram.
+        if self.counts is None:  # Fewer than `BINS` hashes take less than their histogram.
             hashes = np.concatenate([np.empty(0, np.uint64), *self.pending])
             for number, part in grouped(bins_of(hashes) // _SLICE, hashes):
                 yield number, SplitSummary(pending=[part], records=len(part))
@@ -137,10 +137,10 @@ class Summary(Divisible):
         inputs: The number of listed inputs that were read.
         texts: The number of texts before they are cut into windows, dropped ones included.
         parts: The number of recordings or images that may be cut into several records.
-        rejected_parts: The number of those that were rejected as a whole. A recording is one reject, whatever number of
-            windows it would have given, so the share of lost recordings is checked apart.
+        rejected_parts: The number of those that were rejected as a whole. A recording is one reject, however many
+            windows it would have given, so the share of lost recordings is checked separately.
         learned: The checksum of what the job learns from the records.
-        identities: The sum of what identifies each record, in 64 bits.
+        identities: The sum of a number that identifies each record, in 64 bits.
         rejects: The first known rejects in the order of their keys.
     """
 
@@ -163,7 +163,7 @@ class Summary(Divisible):
         return cls([SplitSummary() for _ in range(splits)])
 
     def facts(self) -> list[Any]:
-        """What names the inputs, as JSON values: counts, sums and labels."""
+        """An identity of the inputs, as JSON values: counts, sums and labels."""
         splits = [[split.records, split.rejected, split.duplicates] for split in self.splits]
         labels = [[name, sorted(counts.items())] for name, counts in sorted(self.labels.items())]
         return [splits, labels, self.texts, self.learned, self.identities]
@@ -178,7 +178,7 @@ class Summary(Divisible):
         return total
 
     def check_sample(self) -> None:
-        """Checks that the sample has the records with the smallest hashes; DataError if the runner lost or repeated some."""
+        """Checks that the sample has the records with the smallest hashes; DataError if some were lost or repeated."""
         counts = np.sum([split.histogram() for split in self.splits], axis=0)
         bins = bins_of(np.array([sampled.hash for sampled in self.sample], np.uint64))
         complete = len(bins) == min(SAMPLE, int(counts.sum()))
@@ -269,6 +269,6 @@ class Summary(Divisible):
 
 
 def label_names_of(summary: Summary, given: Names) -> Names:
-    """Feature -> names of its classes by id; `given` has those that no record decides."""
+    """Feature -> names of its classes by id; `given` has those that do not depend on records."""
     names = {feature: label_names(labels) for feature, labels in sorted(summary.labels.items())}
     return names | dict(given)

@@ -1,1 +1,1 @@
-"""From features to framed bytes, blocks of records, and exact statistics."""
+"""Encodes features into framed bytes, collects records in blocks, and keeps exact statistics."""

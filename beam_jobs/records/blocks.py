@@ -1,7 +1,6 @@
 """Blocks: many records, or references to them, in one Beam element.
 
-A runner spends about 50 microseconds on an element whatever its size, so elements carry many
-records.
+A runner spends about 50 microseconds on an element of any size, so elements carry many records.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ REFERENCES_PER_BLOCK = 512
 # Hashes (of 13 bytes, without payloads) in one element: 416 KiB.
 HASHES_PER_BLOCK = 1 << 15
 
-# Encoded records in one element, or references with long rows of a table: encoding that much takes much
-# longer than 50 us. With its key and its window, an element stays below 1 MiB.
+# Bytes of encoded records, or of references with long rows of a table, in one element: encoding them takes
+# much longer than 50 us. With its key and its window, an element stays below 1 MiB.
 BYTES_PER_BLOCK = (1 << 20) - (1 << 12)
 
 # The longest line of text at the start of a packed block; and the bytes of a record's hash, split and length.
@@ -32,14 +31,14 @@ _HEAD_BYTES = 64
 _RECORD_BYTES = 13
 
 # A payload of encoded records is a framed Example, its row of the index and its key; or a mark followed by a
-# reject as JSON. These marks are where the length of a record would be, and no record is that long.
+# reject as JSON. The marks take the place of the length of a record, and no record is that long.
 _REJECTED = b"\xff" * 8
 
 _PLANNED = b"\xfe" + b"\xff" * 7
 
 
 def grouped(keys: np.ndarray, values: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-    """Yields (key, the values that have it, in their order) in ascending order of keys [n] of any dtype, for values [n]."""
+    """Yields (key, its values in their order) by ascending keys, given keys [n] of any dtype and values [n]."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     starts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
@@ -65,8 +64,8 @@ class Block:
     def pack(self, compress: bool = False) -> bytes:
         """The block as bytes.
 
-        Compression leaves the hashes as they are. References of neighbours shrink to a third, and a runner in one
-        process holds several copies of them.
+        Hashes are not compressed. References of neighbours shrink to a third, and a runner in one process keeps
+        several copies of them.
         """
         return pack(self.hashes, self.splits, self.payloads, compress=compress)
 
@@ -113,7 +112,7 @@ class Block:
 
 
 class BlockBuilder:
-    """Collects records into blocks, each of at most some records and, unless one alone has more, some bytes packed."""
+    """Collects records into blocks, each limited to some records and, except for a single larger one, some bytes."""
 
     def __init__(
         self, max_records: int = REFERENCES_PER_BLOCK, max_bytes: int = BYTES_PER_BLOCK
@@ -123,7 +122,7 @@ class BlockBuilder:
         self._bytes = _HEAD_BYTES
 
     def add(self, hash_: int, split: int, payload: bytes) -> Block | None:
-        """Adds a record; returns the block of those before it if there is no room for it."""
+        """Adds a record; if it does not fit, returns the block of the records before it."""
         size = _RECORD_BYTES + len(payload)
         full = len(self._records) >= self._max_records or self._bytes + size > self._max_bytes
         block = self.flush() if full else None
@@ -132,7 +131,7 @@ class BlockBuilder:
         return block
 
     def flush(self) -> Block | None:
-        """Returns the block of the remaining records; None if there are none."""
+        """Returns the block of the remaining records; None without records."""
         if not self._records:
             return None
         hashes, splits, payloads = zip(*self._records, strict=True)

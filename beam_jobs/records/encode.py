@@ -1,4 +1,4 @@
-"""Records become framed Examples, and are counted in statistics."""
+"""Encodes records as framed Examples, and counts them in statistics."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Record(dict[str, Any]):
     """The features of a record by name.
 
     Attributes:
-        more_frames: Whether its file has further frames, which are in no record.
-        unannotated: Whether an annotation of it is missing.
+        more_frames: Whether its file has other frames, which are not stored.
+        unannotated: Whether one of its annotations is missing.
     """
 
     more_frames = False
@@ -58,7 +58,7 @@ class RecordCounter:
 
 
 class RecordEncoder(RecordCounter):
-    """Checks, encodes, frames and counts records, after a mapper, if there is one, has made their features."""
+    """Checks, encodes, frames and counts records, whose features a mapper may make first."""
 
     def __init__(self, encoder: Encoder, mapper: Mapper | None = None) -> None:
         super().__init__(encoder.schema)
@@ -98,7 +98,7 @@ class RecordEncoder(RecordCounter):
     def encode_all(
         self, splits: np.ndarray, columns: Mapping[str, Sequence[Any]]
     ) -> tuple[list[bytes], list[bytes]]:
-        """The framed Examples of n records, and their rows of the index; arguments as for `count`, ValueError if one is too large."""
+        """The framed Examples of n records, and their rows of the index; ValueError if one is too large."""
         framed = frame_all(self._encoder.pack_all(columns))
         self.count(splits, columns)
         return framed, self._rows.pack_all(columns, len(framed))

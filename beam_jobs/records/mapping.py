@@ -1,4 +1,4 @@
-"""`--map`: a function of the user's that makes the features of a record from those of its job."""
+"""`--map`: a user's function that makes the features of a record from those of its job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from readers.format.encodings.values import checked_array
 from readers.format.protobuf.tensor import string_values
 from readers.format.schema import Feature, Schema
 
-# Beside the options of a job in the manifest: the SHA-256 of the source of --map's module.
+# An entry next to the job's options in the manifest: the SHA-256 of the source of --map's module.
 MAP_DIGEST = "map_sha256"
 
 # A feature of --map_schema: its name, dtype, sizes and encoding.
@@ -34,12 +34,12 @@ _imported: dict[str, str] = {}
 
 
 class Info(NamedTuple):
-    """Facts about a record that a function gets besides its features.
+    """Facts about a record that a function gets in addition to its features.
 
     Attributes:
         key: The record's key.
         rate: Samples per second of its signals; None if it has none, or their rate is unknown.
-        channels: The channels of its signals, or of its image; None if it has none, or signals differ.
+        channels: The number of channels of its signals or its image; None without these, or if signals differ.
     """
 
     key: str
@@ -52,14 +52,14 @@ class Mapper:
     """Makes the features of a record with a function.
 
     Attributes:
-        function: Where it is, `MODULE:FUNCTION`.
+        function: Its name, `MODULE:FUNCTION`.
         digest: The SHA-256 of the source of its module.
         features: The features that it gets.
         schema: The features that it returns, and those of `kept`.
         kept: The features that it may not change, such as the key.
         compress: Returns the JPEG or PNG file of pixels [height, width, channels], given the encoding.
         rate, channels: See `Info`.
-        growth: How many bytes the features that it returns take for each byte of those that it gets.
+        growth: The bytes of returned features for each byte of given ones.
     """
 
     function: str
@@ -107,7 +107,7 @@ class Mapper:
         )
 
     def given(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The features of a record as they would be stored, and as the function gets them; ValueError if they do not fit."""
+        """A record's features as they would be stored, and as the function gets them; ValueError if they do not fit."""
         stored = {
             name: record[name]
             if feature.step
@@ -138,26 +138,26 @@ class Mapper:
             if made[name] is not given[name] and not np.array_equal(one, other):
                 raise UsageError(
                     f"--map {self.function}: changed {name!r} of {key} from {given[name]!r:.80} to "
-                    f"{made[name]!r:.80}; it is kept as it is: leave it out of what is returned"
+                    f"{made[name]!r:.80}; a function may not change it: do not return it"
                 )
         return made | {name: given[name] for name in self.kept}
 
     def fitted(self, made: Mapping[str, Any]) -> dict[str, Any]:
-        """The features that the function returned, as `Encoder.check` returns values; RejectError if they do not fit `schema`."""
+        """The features that the function returned, as from `Encoder.check`; RejectError if they do not fit `schema`."""
         for name in sorted(made.keys() - self.schema.keys()):
             new = feature_of(made[name])
             raise RejectError(
-                f"--map {self.function}: feature {name!r} is not one of the first records: return it "
-                f"of every record{f', and add --map_schema {stated(name, new)}' if new else ''}"
+                f"--map {self.function}: feature {name!r} is missing in the first records: return it "
+                f"for every record{f', and add --map_schema {stated(name, new)}' if new else ''}"
             )
         for name in sorted(self.schema.keys() - made.keys()):
             raise RejectError(
-                f"--map {self.function}: feature {name!r} is missing: return it of every record"
+                f"--map {self.function}: feature {name!r} is missing: return it for every record"
             )
         return {name: self.fit(name, f, made[name]) for name, f in self.schema.items()}
 
     def fit(self, name: str, feature: Feature, value: Any) -> Any:
-        """The value of one feature, as `Encoder.check` returns it; RejectError, which says what holds it, if it does not fit."""
+        """The value of one feature, as from `Encoder.check`; RejectError with a schema that fits, if it does not."""
         try:
             if feature.codec.is_image and isinstance(value, np.ndarray):
                 pixels = checked_array(name, feature, value)
@@ -166,7 +166,7 @@ class Mapper:
         except ValueError as error:
             of_value = feature_of(value)
             holds = merged(feature, of_value) or of_value
-            cure = f"; --map_schema {stated(name, holds)} holds it" if holds else ""
+            cure = f"; --map_schema {stated(name, holds)} would fit" if holds else ""
             raise RejectError(f"--map {self.function}: {error}{cure}") from None
 
 
@@ -185,7 +185,7 @@ def load_function(text: str) -> tuple[Callable[..., Any], str, str]:
         module = importlib.import_module(name)
         file = str(module.__file__)
         digest = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        if _imported.setdefault(name, digest) != digest:  # It was edited, as in a notebook.
+        if _imported.setdefault(name, digest) != digest:  # Edited since, as in a notebook.
             module = importlib.reload(module)
             _imported[name] = digest
     except Exception as error:
@@ -217,7 +217,7 @@ def _decoded(name: str, feature: Feature, value: Any) -> Any:
         return value.decode()
     if not isinstance(value, np.ndarray):
         return value
-    if feature.dtype == "string":  # As readers give it, wherever it comes from.
+    if feature.dtype == "string":  # As readers return it.
         value = np.array(string_values(value), object).reshape(value.shape)
     if not value.ndim:
         return value.item()
@@ -228,7 +228,7 @@ def _decoded(name: str, feature: Feature, value: Any) -> Any:
 
 
 def feature_of(value: Any) -> Feature | None:
-    """The feature that holds a value that a function returned; None if its dtype is unknown."""
+    """The feature for a value that a function returned; None if its dtype is unknown."""
     if isinstance(value, bytes):
         return Feature("string", (), "list")
     try:
@@ -251,7 +251,7 @@ def feature_of(value: Any) -> Feature | None:
 
 
 def merged(one: Feature | None, other: Feature | None) -> Feature | None:
-    """The feature with the values of two, and the encoding of the first; None if there is none."""
+    """The feature for the values of two features, with the encoding of the first; None if none fits."""
     if not (one and other):
         return None
     forms = [(f.dtype, len(f.shape), f.is_sequence) for f in (one, other)]
@@ -272,7 +272,7 @@ def parse_map_schema(text: str) -> dict[str, Feature]:
     """The features that `mel=float32[None,80],thumbnail=uint8[32,32,3]:png` states.
 
     Raises:
-        UsageError: The text has another form, or a feature is stated twice or cannot exist.
+        UsageError: The text is not valid, or a feature is stated twice or cannot exist.
     """
     features: dict[str, Feature] = {}
     at = 0

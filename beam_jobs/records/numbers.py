@@ -45,7 +45,7 @@ class Numbers:
 
     Attributes:
         count: Number of finite values.
-        nan: Number of values that are NaN or infinite, which nothing else counts.
+        nan: Number of values that are NaN or infinite, which no other count includes.
         low, high: The smallest and the largest value; None without values.
         total, squares: Sums of the values and of their squares, in units of 2**-1074.
     """
@@ -107,7 +107,7 @@ class Numbers:
         return [self.count, self.nan, self.low, self.high, self.total, self.squares]
 
     def to_json(self) -> dict[str, Any]:
-        """count, min, max, mean and (population) std, and the sums, which merging keeps exact; `nan` if there are any."""
+        """count, min, max, mean and (population) std, and the sums, which merging keeps exact; `nan` if it is not 0."""
         result: dict[str, Any] = {"count": self.count}
         if self.nan:
             result["nan"] = self.nan
@@ -139,9 +139,9 @@ def add_channels(channels: Sequence[Numbers], records: Sequence[np.ndarray]) -> 
 
 
 def _add_floats(channels: Sequence[Numbers], joined: np.ndarray, sizes: np.ndarray) -> None:
-    """Adds the values [n, channels] of m records that together have few rows, or of one that has many: int64 [m]."""
-    # Relative to the smallest value of the record: beside squares of a large mean, a small deviation would
-    # be lost. Each sum is within one record, so it does not depend on which records are added together.
+    """Adds the values [n, channels] of m records with few rows in all, or of one with many; rows: int64 [m]."""
+    # Relative to the smallest value of the record: a small deviation would be lost among squares of a large
+    # mean. Each sum is of one record, so it does not depend on which records are added together.
     with np.errstate(over="ignore", invalid="ignore"):
         sums = _sums_of_one(joined) if len(sizes) == 1 else _sums(joined, sizes)
     finite = np.isfinite(sums[-1])
@@ -215,7 +215,7 @@ def _totals(values: np.ndarray) -> np.ndarray:
 
 
 def _columns(rows: np.ndarray) -> np.ndarray:
-    """The values of rows [n, channels] as float64 [channels, n]. To convert one column at a time takes six times as long."""
+    """The values of rows [n, channels] as float64 [channels, n]; column by column it takes six times as long."""
     return rows.T.astype(np.float64, order="C")
 
 

@@ -1,8 +1,8 @@
-"""Pieces of what is too large for one Beam element.
+"""Pieces of objects that are too large for one Beam element.
 
-Beam's runner for Flink makes a combine of every grouping, and each element has to fit into the
-combine's share of Flink's managed memory: some 5 MB with 64 MB a slot, or the job fails. So nothing
-above 1 MiB is grouped, combined or broadcast; what may be larger travels in pieces.
+Beam's runner for Flink makes a combine of every grouping, and each element must fit into the combine's
+share of Flink's managed memory, about 5 MB with 64 MB per slot, or the job fails. So nothing above
+1 MiB is grouped, combined or broadcast; larger objects are sent in pieces.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 
 from beam_jobs.errors import loss_error
 
-# The size of a piece: half of 1 MiB leaves room for what a coder adds to it.
+# The size of a piece: half of 1 MiB leaves room for the overhead of coders.
 PIECE_BYTES = 1 << 19
 
 # Counts of labels and groups are merged by up to this many workers, so that none gets the pieces
 # of all bundles.
 _PARTS = 16
 
-# What an entry of a table takes beside its key, pickled.
+# The pickled bytes of an entry of a table without its key.
 _ENTRY_BYTES = 20
 
 # The number of a piece, the number of all pieces, and its bytes.
@@ -42,9 +42,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def checksum_of(values: np.ndarray, counts: np.ndarray | int) -> int:
     """A checksum, which adds up, of values, uint64 [n], and of how often each occurs, int [n]."""
     mixed = values * _MIX
-    mixed = (mixed ^ mixed >> np.uint64(32)) | np.uint64(
-        1
-    )  # No value, such as 0, may count for nothing.
+    mixed = (mixed ^ mixed >> np.uint64(32)) | np.uint64(1)  # Every value must count, even 0.
     return int((mixed * np.asarray(counts, np.uint64)).sum(dtype=np.uint64))
 
 
@@ -52,17 +50,17 @@ class Mergeable(Protocol):
     """An object that merges with others of its class, in any order."""
 
     def merge(self, other: Any, /) -> None:
-        """Adds everything that the other one has seen."""
+        """Adds everything that another instance has seen."""
 
 
 class Divisible(abc.ABC):
     """Facts about records that merge in any order, and may be larger than an element.
 
     A piece is an object of the same class, with a part of the facts. The checksum of the facts is added up where
-    they are found, and travels in one piece, so a piece that is lost or repeated on the way shows at the end.
+    they are found, and sent in one piece, so that a lost or repeated piece is noticed at the end.
 
     Attributes:
-        what: What the facts are, for errors.
+        what: A description of the facts, for errors.
         checksum: The sum of the checksums of all facts that were added.
     """
 
@@ -77,7 +75,7 @@ class Divisible(abc.ABC):
     def pieces(self: D) -> Iterator[tuple[Any, D]]:
         """Yields (key, piece of at most `PIECE_BYTES`); merged, all pieces are equal to the whole.
 
-        Pieces that tell of the same records, labels or words have the same key, whoever made them.
+        Pieces with the same records, labels or words have the same key in every process.
         """
 
     def contents(self) -> int | None:
@@ -85,7 +83,7 @@ class Divisible(abc.ABC):
         return self.checksum
 
     def check(self) -> None:
-        """Checks that all pieces were merged, and once; DataError if the runner lost or repeated some."""
+        """Checks that all pieces were merged exactly once; DataError if the runner lost or repeated some."""
         contents = self.contents()
         if contents is not None and (contents - self.checksum) % (1 << 64):
             raise loss_error(self.what)
@@ -121,7 +119,7 @@ def joined(pieces: Iterable[Piece]) -> bytes:
 
 
 def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Yields items in lists of at most `PIECE_BYTES`; an item that is larger is alone in its list."""
+    """Yields items in lists of at most `PIECE_BYTES`; a larger item gets a separate list."""
     batch: list[T] = []
     total = 0
     for item in items:
@@ -140,7 +138,7 @@ def parts_of(
 ) -> Iterator[tuple[int, dict[K, T]]]:
     """Yields (part, some entries of a table of numbers, at most `PIECE_BYTES` of them).
 
-    The bytes of a key, which differ from key to key, decide its part.
+    The bytes of a key, which are unique, determine its part.
     """
     divided: list[list[tuple[K, int]]] = [[] for _ in range(parts)]
     for key in counts:

@@ -26,7 +26,7 @@ _MAX_REASON = 500
 
 _MAX_REJECTS = re.compile(r"(\d{1,18})|(\d{0,3}\.\d{1,18})", re.ASCII)
 
-# The most frequent reasons that are told if there are too many rejects.
+# The number of most frequent reasons to show if there are too many rejects.
 _REASONS = 3
 
 _ADDRESS = re.compile(r"<[\w.]+ object at 0x[0-9a-fA-F]+>| at 0x[0-9a-fA-F]+")
@@ -53,7 +53,7 @@ class Reject:
         return f"{self.key}: {self.error}"
 
     def to_json(self) -> str:
-        # Bytes that are no UTF-8 in a name are lone surrogates, which JSON writes as such: \udcff.
+        # Bytes of a name that are not UTF-8 are lone surrogates, which JSON writes as such: \udcff.
         text = json.dumps(asdict(self), ensure_ascii=False)
         return text.encode("utf-8", "backslashreplace").decode()
 
@@ -69,7 +69,7 @@ class MaxRejects:
     Attributes:
         text: The limit in words.
         limit: A number of inputs, or a share of all inputs; None for any number.
-        least: The fewest inputs with which the limit counts.
+        least: The limit applies from this many inputs on.
     """
 
     text: str = ""
@@ -95,7 +95,7 @@ class MaxRejects:
         return cls(f"--max_rejects {text}", limit)
 
     def allows(self, rejected: int, found: int) -> bool:
-        """Whether a number of inputs may be rejected, of all that were found."""
+        """Whether so many of all found inputs may be rejected."""
         most = self.limit * found if isinstance(self.limit, Fraction) else self.limit
         return most is None or found < self.least or rejected <= most
 
@@ -106,12 +106,12 @@ class MaxRejects:
         rejects: Iterable[Reject],
         planned: bool = False,
     ) -> None:
-        """Checks how many inputs are rejected of all that were found.
+        """Checks how many of all found inputs are rejected.
 
         Args:
             rejected: Their number.
             found: The number of all inputs.
-            rejects: Some of them, whose reasons are told.
+            rejects: Some of them, whose reasons are shown.
             planned: Whether the job has not run.
 
         Raises:
@@ -120,14 +120,14 @@ class MaxRejects:
         if self.allows(rejected, found):
             return
         reasons = reasons_of((reject.key, reject.error) for reject in rejects)[:_REASONS]
-        told = "; ".join(f"{each.reason}, such as {each.example}" for each in reasons)
+        shown = "; ".join(f"{each.reason}, such as {each.example}" for each in reasons)
         share = math.ceil(100 * rejected / found) / 100
         limit = f"{share} (or all)" if share < 1 else "all"
         cure = f", or add --max_rejects {limit}"
         cure += "" if planned else " to the same command, which keeps the shards that are done"
         outcome = "the job would fail" if planned else "no dataset was written"
         raise DataError(
-            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {told}. Fix them"
+            f"{rejected:,} of {found:,} inputs are rejected, more than {self.text}: {outcome}; {shown}. Fix them"
             f"{cure if rejected < found else ''}"
         )
 
@@ -135,7 +135,7 @@ class MaxRejects:
 ANY_NUMBER = MaxRejects()
 
 # Without --max_rejects.
-FEW = MaxRejects("5 %", Fraction(5, 100), least=10)
+FEW = MaxRejects("5%", Fraction(5, 100), least=10)
 
 
 def rejects_file(shard: str) -> str:
@@ -152,9 +152,9 @@ def format_rejects(rejects: Iterable[Reject]) -> bytes:
 def first_rejects(
     directory: str, lists: Sequence[str], files: int = 64, size: int = 8 << 20
 ) -> list[Reject]:
-    """The first rejects in the lists of a dataset, given their paths in it: of some files, and of some bytes in all.
+    """The first rejects in the lists of a dataset, given their paths in it, up to a number of files and of bytes.
 
-    Raises an OSError or a ValueError if a file cannot be read, or lists something else.
+    Raises an OSError or a ValueError if a file cannot be read, or is not a list of rejects.
     """
     rejects: list[Reject] = []
     for path in lists[:files]:

@@ -1,7 +1,7 @@
 """Runs: encoded records sorted by split and hash, on their way to the writers of their shards.
 
 The shards of a split are ranges of hashes, so the records of a shard, or of neighbouring shards, are one
-range of bytes of a run. A run is a sequence of blocks; its index says which hashes each block has.
+range of bytes of a run. A run is a sequence of blocks; its index has the range of hashes of each block.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.spool import LOCATED_BYTES, LOCATOR, Spool, SpoolFile
 
-# Bytes of records that a process holds, for each task that it runs, until it writes them as a run. A shard
-# takes a request for each run; with 16 MiB a store has four times as many requests, with 256 MiB a worker of
-# four threads holds a gigabyte.
+# Bytes of records that a process collects, for each task that it runs, until it writes them as a run. A shard
+# takes one request for each run; with 16 MiB a store gets four times as many requests, with 256 MiB a worker
+# of four threads takes a gigabyte.
 RUN_BYTES = 64 << 20
 
-# Bytes of a block if the shards are known, and if they are not: then a shard's writer also reads those
-# records of two blocks that belong to its neighbours.
+# Bytes of a block if the shards are known, and if they are not: then a shard's writer also reads the records
+# of its neighbours in two blocks.
 _KNOWN_BYTES, _UNKNOWN_BYTES = 4 << 20, 16 << 10
 
 # Blocks in one element of the runner, of 33 bytes each.
@@ -70,10 +70,10 @@ class RunIndex:
 
 
 def locate(index: RunIndex, shards_of: ShardsOf) -> Iterator[tuple[int, bytes]]:
-    """Yields (number of a shard, locators of the blocks that hold its records) in ascending order, for one block or more.
+    """Yields (number of a shard, locators of the blocks with its records) in ascending order, for one block or more.
 
-    A block whose records belong to several shards is located for each of them. The last block of a locator
-    begins less than `LOCATED_BYTES` after the first.
+    A block with records of several shards gets a locator for each of them. The last block of a locator begins
+    less than `LOCATED_BYTES` after the first.
     """
     first, last = (shards_of(index.splits, hashes) for hashes in (index.first, index.last))
     counts = last - first + 1
@@ -99,7 +99,7 @@ class RunBuilder:
         self._bytes = 0
 
     def add(self, block: Block) -> Iterator[RunIndex]:
-        """Adds records; yields the index of a run when enough were added; DataError if the run cannot be written."""
+        """Adds records; yields the index of a run once there are enough; DataError if the run cannot be written."""
         if not len(block.payloads):
             return
         self._blocks.append(block)
@@ -108,7 +108,7 @@ class RunBuilder:
             yield from self._write()
 
     def finish(self) -> Iterator[RunIndex]:
-        """Writes what was added as a last run, and completes its file; DataError if it cannot be written."""
+        """Writes the remaining records as a last run, and completes its file; DataError if it cannot be written."""
         if self._blocks:
             yield from self._write()
         if self._file:
@@ -116,7 +116,7 @@ class RunBuilder:
             self._file = None
 
     def give_up(self) -> None:
-        """Forgets everything, and removes a file that is not complete."""
+        """Forgets all records, and removes an incomplete file."""
         self._blocks, self._bytes = [], 0
         if self._file:
             self._file.give_up()
@@ -167,7 +167,7 @@ def _sorted(blocks: Sequence[Block], shards_of: ShardsOf | None) -> Iterator[Blo
 
 
 def _begins(owners: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:
-    """Where pieces of rows begin, int64 [pieces]: each is of one owner, and its rows start within `most` bytes.
+    """The first rows of pieces, int64 [pieces]: a piece has one owner, and its rows begin within `most` bytes.
 
     The owners of rows, int64 [n], and their offsets in bytes, int64 [n], ascend.
     """
@@ -178,29 +178,29 @@ def _begins(owners: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:
     return np.flatnonzero(changes)
 
 
-# By bundle: a bundle has one thread in each process that works on it.
+# By bundle, which has one thread in each process that works on it.
 _builders: dict[str, RunBuilder] = {}
 
 
 @dataclass(frozen=True)
 class BundleRuns:
-    """A `RunBuilder` in each process that works on a bundle of the runner, named as no other attempt at any bundle."""
+    """A `RunBuilder` in each process that works on a bundle; its name is unique among attempts at all bundles."""
 
     spool: Spool
     bundle: str
 
     def add(self, block: Block, shards_of: ShardsOf) -> list[RunIndex]:
-        """Adds records in this process; returns the indexes of runs that it has written."""
+        """Adds records in this process; returns the indexes of written runs."""
         if self.bundle not in _builders:
             _builders[self.bundle] = RunBuilder(self.spool, shards_of)
         return list(_builders[self.bundle].add(block))
 
     def finish(self) -> list[RunIndex]:
-        """Writes what this process has left; returns its indexes."""
+        """Writes the remaining records of this process; returns the indexes of their runs."""
         builder = _builders.pop(self.bundle, None)
         return list(builder.finish()) if builder else []
 
     def give_up(self) -> None:
-        """Forgets what this process has of a bundle that failed."""
+        """Forgets the records of a failed bundle in this process."""
         if builder := _builders.pop(self.bundle, None):
             builder.give_up()

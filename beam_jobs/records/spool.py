@@ -1,8 +1,8 @@
-"""The spool: where encoded records wait, in files beside the dataset, for the writers of their shards.
+"""The spool: files in the output's staging folder with encoded records, until their shards are written.
 
 Only locators of 32 bytes pass through the runner. Beam's runner in one process keeps everything that it
-shuffles in memory and copies it five times, which took half of the time of a text job. Flink's and
-Spark's accept the output of a task only when the task has read all of its input; until then, the output
+shuffles in memory and copies it five times, which took half of the time of a text job. Those of Flink
+and Spark accept the output of a task only after the task has read all of its input; until then, output
 waits in queues of about a gigabyte, and with more than that, both sides wait for each other and hang.
 """
 
@@ -31,16 +31,16 @@ from readers.files.local import is_local
 # A locator of consecutive blocks: the name of their file, and their offset in it and their size in bytes.
 LOCATOR = np.dtype([("name", "V16"), ("start", "<u8"), ("size", "<u8")])
 
-# Blocks that one locator may have, in bytes, unless it has one alone.
+# Bytes of blocks that one locator may have, unless it has only one block.
 LOCATED_BYTES = 8 << 20
 
-# Locators that wait to be joined by shard: no element of the runner has more than a megabyte of them.
+# Locators to collect before they are joined by shard, so that no element has more than a megabyte of them.
 _WAITING_BYTES = LOCATOR.itemsize << 15
 
 # The size of the packed block that follows, in bytes, and its CRC32C.
 _BLOCK_HEAD = struct.Struct("<II")
 
-# A request of 8 MiB to a store takes some 100 ms, most of it waiting.
+# A request of 8 MiB to a store takes about 100 ms, most of it waiting.
 _REQUESTS_AT_ONCE = 32
 _BYTES_AHEAD = 64 << 20
 
@@ -50,7 +50,7 @@ _Place = tuple[bytes, int, int]
 
 @contextlib.contextmanager
 def _reported(what: str, cure: str) -> Iterator[None]:
-    """Turns an OSError into a DataError that says what failed, why, and what to do."""
+    """Turns an OSError into a DataError that states the failure, the reason, and the cure."""
     try:
         yield
     except OSError as error:
@@ -73,23 +73,23 @@ class Spool:
         return f"{self.directory}/records.{name.hex()}"
 
     def writing(self) -> AbstractContextManager[None]:
-        """Turns the OSError of a filesystem that refuses records into DataError."""
+        """Turns the OSError of a failed write into DataError."""
         return _reported(
             f"{self.directory.rsplit('/', 2)[0]}: encoded records cannot be kept there",
-            "a job takes twice the room of its dataset while it runs: make room or choose another place, and "
+            "a running job takes twice the room of its dataset: make room or choose another place, and "
             "run the same command again",
         )
 
     def reading(self) -> AbstractContextManager[None]:
-        """Turns the OSError of records that were written and cannot be read into DataError."""
+        """Turns the OSError of records that can no longer be read into DataError."""
         return _reported(
-            f"encoded records are gone from {self.directory}",
-            "no dataset was written, run the job again",
+            f"encoded records are missing or damaged in {self.directory}",
+            "no dataset was written, run the same command again",
         )
 
 
 class SpoolFile:
-    """A new file of blocks, its name of 16 bytes, and its size so far; DataError if the filesystem refuses any of it."""
+    """A new file of blocks, its name of 16 bytes, and its size so far; DataError if it cannot be written."""
 
     def __init__(self, spool: Spool) -> None:
         self.name, self.size = uuid.uuid4().bytes, 0
@@ -106,7 +106,7 @@ class SpoolFile:
         self.size += _BLOCK_HEAD.size + len(packed)
 
     def publish(self) -> None:
-        """Completes the file: now its blocks can be read on any machine."""
+        """Completes the file, so that its blocks can be read on any machine."""
         with self._spool.writing():
             self._file.publish()
 
@@ -229,13 +229,13 @@ def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
 
 
 def _places(packed: Iterable[bytes]) -> Iterator[_Place]:
-    """Yields locators that were joined."""
+    """Yields the parts of joined locators."""
     for some in packed:
         yield from np.frombuffer(some, LOCATOR).tolist()
 
 
 def _unpack(data: bytes, place: _Place) -> list[tuple[int, Block]]:
-    """(offset of its end, block) of each block in the bytes at a place; OSError if they are not those that were written."""
+    """(offset of its end, block) of each block in the bytes at a place; OSError if the bytes have changed."""
     name, _, total = place
     blocks, at = [], 0
     while at < total:

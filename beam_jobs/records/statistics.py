@@ -21,16 +21,16 @@ from readers.format.schema import Feature, Schema
 # Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
 MAX_COUNTED = 100_000
 
-# Sizes of a last dimension that counts as channels, each with its own mean and std. A channel takes a
-# microsecond or two for each record.
+# Sizes of a last dimension that count as channels, each with its own mean and std. A channel takes a
+# microsecond or two per record.
 _CHANNELS = range(2, 65)
 
 
 def channels_of(feature: Feature) -> int:
     """The number of channels with their own statistics; 1 if all values are counted together.
 
-    Channels are the last dimension of images [height, width, channels], recordings [time, channels] and
-    anything else of two or more dimensions, unless it is long.
+    Channels are the last dimension of images [height, width, channels], recordings [time, channels] and other
+    arrays of two or more dimensions, unless it is long.
     """
     if feature.dtype == "string" or feature.codec.is_bytes or feature.is_sequence:
         return 1
@@ -93,7 +93,7 @@ class FeatureStatistics:
         flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
         if not flat.size:
             return
-        # The extremes of a single channel are never shown, so each has those of all.
+        # The extremes of single channels are never shown, so each gets the extremes of all.
         low, high, each = int(flat.min()), int(flat.max()), flat.size // len(self.channels)
         sums = sums_of_bytes(flat, len(self.channels))
         for numbers, (total, squares) in zip(self.channels, sums, strict=True):
@@ -125,7 +125,7 @@ class FeatureStatistics:
 
     @property
     def missing(self) -> int:
-        """The checksum of occurrences that were added and are not there; 0 if there are none, or too many to count."""
+        """The checksum of added occurrences that are missing; 0 if none are, or if there are too many to count."""
         if self.counted is None:
             return 0
         values = np.fromiter(self.counted, np.int64, len(self.counted))
@@ -196,7 +196,7 @@ _COUNTS = ("records", "more_frames", "unannotated")
 class Statistics:
     """The statistics of some records, by feature.
 
-    They also count records whose file has further frames, which are in no record, and those that lack an annotation.
+    They also count records whose file has other frames, which are not stored, and those that lack an annotation.
     """
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
@@ -273,7 +273,7 @@ class SplitStatistics(Divisible):
 
     @classmethod
     def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
-        """Those of one split."""
+        """The statistics of one split."""
         counts = Counter({(split, name): getattr(statistics, name) for name in _COUNTS})
         whole = cls(counts, {(split, name): one for name, one in statistics.features.items()})
         whole.checksum = whole.contents()

@@ -1,1 +1,1 @@
-"""Where records come from: files, archives, tables and labels."""
+"""The sources of records: files, archives, tables and labels."""

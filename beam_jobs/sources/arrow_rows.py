@@ -18,21 +18,21 @@ from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 # The kinds of tables, by the endings of their names.
 ARROW_KINDS = ("parquet", "feather", "arrow")
 
-# Rows in memory at once: only a few if they hold images, but each batch costs 0.1 ms.
+# Rows in memory at once: only a few, because they may have images, but each batch costs 0.1 ms.
 _BATCH_ROWS = 1024
 
-# Of a record batch of Parquet, and of what is read of a file at once.
+# Bytes of a record batch of Parquet, and of a read from a file.
 _FIT_BYTES, _BUFFER_BYTES = 8 << 20, 1 << 20
 
-# How many times smaller batches are that are read again for lack of memory.
+# If memory does not suffice, batches are read again, smaller by this factor.
 _FEWER = 8
 
-# Of rows that are unpacked at once, where values of dictionaries are repeated.
+# Bytes of rows to unpack at once, in which values of dictionaries are repeated.
 _UNPACKED_BYTES = 64 << 20
 
-# What Arrow may allocate for a batch beside its largest row, and for the pages of a column: a buffer, a page
-# and a dictionary have a megabyte each. But the header of a page may state 2 GiB, and a few bytes may repeat a
-# large value in each row.
+# The memory that Arrow may allocate for a batch in addition to its largest row, and for the pages of a column: a
+# buffer, a page and a dictionary have a megabyte each. But the header of a page may state 2 GiB, and a few bytes
+# may repeat a large value in each row.
 _BATCH_BYTES = 512 << 20
 _COLUMN_BYTES = 4 << 20
 
@@ -42,7 +42,7 @@ _WITH_FOOTER, _END = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def arrow_memory(columns: int, most_bytes: int) -> int:
-    """How many bytes Arrow may allocate to unpack some rows of a Parquet file.
+    """The bytes that Arrow may allocate to unpack some rows of a Parquet file.
 
     Args:
         columns: The number of columns in the file, and of fields in them.
@@ -160,7 +160,7 @@ def class_names(file: BinaryIO, column: str) -> tuple[str, ...]:
     stated = (_open_parquet(file).schema_arrow.metadata or {}).get(b"huggingface", b"")
     try:
         feature = value_at(orjson.loads(stated)["info"]["features"], column)
-        names = feature.get("feature", feature)["names"]  # Those of a list are those of its items.
+        names = feature.get("feature", feature)["names"]  # A list has the classes of its items.
     except (ValueError, LookupError, TypeError, AttributeError):
         return ()
     whole = isinstance(names, list) and all(isinstance(n, str) and n for n in names)
@@ -187,7 +187,7 @@ def _open_parquet(file: BinaryIO) -> Any:
 
 
 def _batches(table: Any, group: int, columns: list[str], most_bytes: int) -> Iterator[Any]:
-    """Yields the record batches of a row group, with fewer rows from where memory does not suffice on."""
+    """Yields the record batches of a row group, with fewer rows once memory does not suffice."""
     about = table.metadata.row_group(group)
     fit = _FIT_BYTES * about.num_rows // max(about.total_byte_size, 1)
     rows = min(max(1, fit), _BATCH_ROWS)
@@ -293,7 +293,7 @@ def batch_rows(batch: Any, most_bytes: int) -> Iterator[tuple[dict[str, Any] | N
 
 
 def _unpacked_bytes(array: Any) -> int:
-    """How many bytes an Arrow array takes without dictionaries; with one that is inside, at most."""
+    """The bytes of an Arrow array without dictionaries; an upper bound if it has one inside."""
     pa = require("pyarrow", "beam", ".parquet files")
     if isinstance(array, pa.ExtensionArray):
         return _unpacked_bytes(array.storage)
@@ -309,7 +309,7 @@ def _unpacked_bytes(array: Any) -> int:
 
 
 def _longest(values: Any) -> int:
-    """How many bytes the longest text takes; of other values, all."""
+    """The bytes of the longest text, or of all other values."""
     import pyarrow.compute
 
     try:
@@ -325,7 +325,7 @@ def _values(array: Any) -> list[Any]:
     kind, types = array.type, pa.types
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)
-    if types.is_dictionary(kind):  # In a tenth of the time of its to_pylist.
+    if types.is_dictionary(kind):  # Ten times as fast as `to_pylist`.
         return _values(array.dictionary_decode())
     if types.is_struct(kind):
         names = [field.name for field in kind]

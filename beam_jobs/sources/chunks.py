@@ -1,4 +1,4 @@
-"""Pieces of inputs whose records are less than a file, and the tasks that read them."""
+"""Pieces of inputs whose records are parts of files, and the tasks that read them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from beam_jobs.errors import RejectError, loss_error
 from beam_jobs.sources.arrow_rows import row_groups
 from beam_jobs.sources.source import RowGroups, Source, pack_reference, unpack_reference
 
-# Small enough to spread a file over cores, large enough that 50 us and a seek for each are nothing.
+# Small enough to spread a file over cores, large enough that 50 us and a seek for each are negligible.
 CHUNK_BYTES = 2 << 20
 
-# A task waits for the first of its requests to a store, some 60 ms, and for no other: several chunks
-# keep a processor busy for five times as long.
+# A task waits only for the first of its requests to a store, about 60 ms: several chunks keep a processor
+# busy for five times as long.
 STORE_TASK_BYTES = 4 * CHUNK_BYTES
 
 # Small files share a task, up to this many, with rows of a table of up to this many bytes.
@@ -27,7 +27,7 @@ MOST_CHUNKS, _MAX_ROW_BYTES = 512, 1 << 18
 
 
 class Chunk(NamedTuple):
-    """Consecutive lines of a file, row groups of a table, or everything that a source holds.
+    """Consecutive lines of a file, row groups of a table, or a whole source.
 
     Attributes:
         source: The file.
@@ -54,7 +54,7 @@ class RangeCount(NamedTuple):
 
     Attributes:
         range: The range.
-        newlines: How many line ends are in it, or how many records begin in it.
+        newlines: The number of line ends in it, or of records that begin in it.
         begin: The byte of the file at which the first line or record of the range begins; the end of the
             range if none begins in it.
         last: The byte after the last line end in the range, or after the last record that begins in
@@ -78,9 +78,9 @@ class Task:
         count: The number of chunks, one or more.
         size: Bytes of all chunks.
         numbered: Whether the numbers of their first lines or rows are known.
-        packed: The chunks, which take some 20 bytes each while the task waits.
-        dropped: Which records are dropped as duplicates: a bit for each, counted through all chunks,
-            compressed. A file that is read in one task may have millions.
+        packed: The chunks, which take about 20 bytes each while the task waits.
+        dropped: The records that are dropped as duplicates: compressed bits, one for each record of all
+            chunks. A file that is read in one task may have millions.
     """
 
     id: str
@@ -180,7 +180,7 @@ def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
 
 
 def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list[bytes]]]:
-    """Yields files and their references, as many as a task has that does not read them."""
+    """Yields batches of files and their references, of the size of a task that does not read them."""
     batch: list[Source] = []
     references: list[bytes] = []
     row_bytes = 0
@@ -197,7 +197,7 @@ def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list
 
 
 def file_tasks(sources: Iterable[Source]) -> Iterator[Task]:
-    """Yields tasks of whole files that need not be read, so that their number alone counts."""
+    """Yields tasks of whole files that need not be read, sized only by their number."""
     return batch_chunks((Chunk(source, 0, 0, 1, source.size) for source in sources), sys.maxsize)
 
 

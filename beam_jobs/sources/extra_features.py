@@ -31,7 +31,7 @@ _PART = re.compile(r"(.+):(\w+)(\[(?:[1-9][0-9]{0,8})?\])?")
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
-# What Python raises if a value does not fit a dtype.
+# The errors of Python for a value that does not fit a dtype.
 _UNFIT = (ValueError, TypeError, LookupError, OverflowError)
 
 
@@ -41,8 +41,8 @@ class ExtraFeature(NamedTuple):
     Attributes:
         name: The name of the feature.
         feature: A single value, or a list of values.
-        target: The column, if the feature is the target that a model predicts, which every record must
-            have; empty if the column is called like the feature.
+        target: The column of the target that a model predicts, which every record must have; empty for other
+            features, whose columns have their names.
     """
 
     name: str
@@ -162,7 +162,7 @@ def _list_value(extra: ExtraFeature, value: Any) -> Any:
 
 
 def _plain_numbers(dtype: str, items: list[Any]) -> np.ndarray | None:
-    """Converts Python's numbers to an array, in a tenth of the time of converting each.
+    """Converts Python's numbers to an array, ten times as fast as one by one.
 
     Returns:
         None if the items are of several types or of another dtype, or one is out of range.
@@ -200,7 +200,7 @@ def _shortened(value: Any) -> str:
 
 
 def _written(text: str) -> str:
-    """Checks that a number is written without what only Python accepts: 1_000, non-ASCII digits."""
+    """Checks that a number is not written in a form that only Python accepts: 1_000, non-ASCII digits."""
     if "_" in text or not text.isascii():
         raise ValueError
     return text

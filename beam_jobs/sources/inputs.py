@@ -1,8 +1,8 @@
 """The inputs of a job: patterns become sources, which are files and members of archives.
 
-A key is a file's path relative to the common root of all patterns. The root follows from the patterns
-alone, so a key depends neither on which files match nor on where the data is. The key of a member is the
-archive's, followed by the member's path, or that path alone.
+A key is a file's path relative to the common root of all patterns. The root follows only from the patterns,
+so a key depends neither on which files match nor on where the data is. The key of a member is the archive's
+followed by the member's path, or only that path.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from readers.files.stores.ahead import Read
 from readers.files.stores.clients import is_store
 from readers.files.stores.reading import EAGER_BYTES
 
-# Inputs and rows that are read to learn their columns: not every line of .jsonl has all of them.
+# The number of inputs and rows to read for the names of columns: not every line of .jsonl has all of them.
 SAMPLED_ROWS = 100
 
 
@@ -68,13 +68,13 @@ class Inputs:
         patterns: Patterns from `absolute`.
         root: Their common directory; a path is `root/key`.
         output: A directory whose files are skipped, even if a pattern matches them.
-        samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars, which hold columns
-            of the member with the same name.
+        samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars, with columns of the
+            member with the same name.
         columns: The columns to take from sidecars.
         skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path.
         dialect: How tables and texts are written.
-        key: What a record's key is: "path", or "member" for the paths of members inside their archives.
-        span: The names that are listed, if the inputs are on a disk or in a store.
+        key: The source of keys: "path", or "member" for the paths of members inside their archives.
+        span: The names to list, if the inputs are on a disk or in a store.
         max_bytes: The most bytes of a file or a member that are read into memory.
     """
 
@@ -110,7 +110,7 @@ class Inputs:
                 lacks = "no file matches"
                 if is_local(given) and not GLOB.search(given):
                     folder = Path(given).expanduser().is_dir()
-                    lacks = "the folder holds no file" if folder else "no such file or folder"
+                    lacks = "the folder has no files" if folder else "no such file or folder"
                 raise UsageError(f"--input {given}: {lacks}; check it with ls")
         root = common_root(resolved)
         return cls(tuple(resolved), root, output, samples, columns, dialect=dialect, key=key)
@@ -122,7 +122,7 @@ class Inputs:
 
     @property
     def in_one_folder(self) -> bool:
-        """Whether the patterns tell that all inputs are files in `root` itself, and no archives."""
+        """Whether the patterns show that all inputs are files in `root` itself, and none is an archive."""
         for pattern in self.patterns:
             folder = fixed_folder(pattern)
             name = pattern[len(folder) + 1 :]
@@ -135,12 +135,12 @@ class Inputs:
 
     @cached_property
     def in_store(self) -> bool:
-        """Whether the inputs are objects of a store, each read of which waits for an answer."""
+        """Whether the inputs are objects of a store, where each read waits for an answer."""
         return is_store(self.root)
 
     @property
     def task_bytes(self) -> int:
-        """The bytes of inputs that a task reads, if there are as many."""
+        """The bytes of inputs for a task, if there are enough."""
         return STORE_TASK_BYTES if self.in_store else CHUNK_BYTES
 
     def path(self, key: str) -> str:
@@ -164,13 +164,13 @@ class Inputs:
         return itertools.islice(files, limit)
 
     def spans(self, pattern: str, processes: int = 1) -> list[Span]:
-        """The values of `span` with which as many tasks list everything that a pattern matches.
+        """Values of `span` that cover everything that a pattern matches, one for each listing task.
 
         Args:
             pattern: One of `patterns`.
             processes: The number of processes of this machine that list; 1 if workers of an engine do.
         """
-        # A store is listed with many requests at once, for which spans only make more of them.
+        # A store is listed with many requests at once; spans would only add requests.
         if processes > 1 and self.in_store:
             return [ALL]
         return spans_of_pattern(pattern, _has_index, processes)
@@ -205,7 +205,7 @@ class Inputs:
         return itertools.islice(opened(), limit)
 
     def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields what `sources` yields, but the sizes of files may be unknown."""
+        """Yields the same sources as `sources`, but the sizes of files may be unknown."""
         return self.sources(pattern, limit)
 
     def first_columns(self) -> set[str]:
@@ -292,7 +292,7 @@ class Inputs:
                         yield from self._taken(source, group, ended=True)
                         group = MemberGroup(stem, self.max_bytes, self.samples)
                     group.add(member, stream)
-                    if not self.columns:  # There is no need to wait for sidecars.
+                    if not self.columns:  # Do not wait for sidecars.
                         yield from self._taken(source, group)
         except OSError as error:
             broken = f"cannot be read to its end: {error}"
@@ -326,7 +326,7 @@ class Inputs:
 
         Raises:
             OSError: the source is missing or unreadable.
-            RejectError: the source is a damaged member; reading may raise this, too.
+            RejectError: the source is a damaged member; reading may raise this too.
         """
         if source.location is None:
             return open_file(self.path_of(source))

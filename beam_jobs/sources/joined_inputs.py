@@ -1,4 +1,4 @@
-"""Recordings of several files, which a pattern of their names joins."""
+"""Recordings of several files, which are joined by a pattern of their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from readers.files.stores.ahead import Read
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
 
-# Names of other features of these records.
+# The names of other features of these records.
 _RESERVED = {"key", LABEL}
 
 
@@ -67,7 +67,7 @@ class JoinedInputs(Inputs):
         """Yields all recordings for the first pattern, as the files of one may match several patterns.
 
         A file that belongs to no recording is a source with an error, and so is a recording whose
-        arrays differ from those of most others. The names of all files are held in memory.
+        arrays differ from those of most others. The names of all files are kept in memory.
 
         Args:
             pattern: One of `patterns`.
@@ -105,7 +105,7 @@ class JoinedInputs(Inputs):
         if source.error:
             return source.error
         if source.archive:
-            return "it is in an archive, whose members cannot be joined"
+            return "it is in an archive; members of archives cannot be joined"
         place = self._regex.fullmatch(source.key)
         if not place:
             return f"its name does not fit --join {self.join}"
@@ -113,7 +113,7 @@ class JoinedInputs(Inputs):
         first = recordings.setdefault(recording, {}).setdefault(place["array"], source)
         if first is source:
             return ""
-        return f"{recording} has its {place['array']!r} from {first.key} already"
+        return f"{recording} already has its {place['array']!r} from {first.key}"
 
     def _joined(self, key: str, parts: dict[str, Source]) -> Source:
         size = sum(part.size for part in parts.values())
@@ -134,7 +134,7 @@ class JoinedInputs(Inputs):
             yield Read(path, 0, None, size)
 
     def read(self, source: Source) -> bytes:
-        """Reads nothing: the files of a recording are read one by one."""
+        """Yields nothing, because the files of a recording are read one by one."""
         return b""
 
 

@@ -1,4 +1,4 @@
-"""Labels: where the label of a record comes from, and the integers that names of classes become."""
+"""Labels: finds the label of a record, and numbers the names of classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABEL_COLUMNS = ("label", "class")
 
 LABEL = "label"
 
-# Where labels come from: nowhere, the name of the file's folder, a table of labels, or a column.
+# The sources of labels: none, the name of the file's folder, a table of labels, or a column.
 LabelMode = Literal["none", "parent", "csv", "column"]
 
 
@@ -39,10 +39,10 @@ _EXACT_FLOATS = 2.0**53
 def label_text(value: Any) -> str:
     """The canonical text of a label: text as it is, the digits of a whole number, true or false.
 
-    A column of whole numbers with gaps is often written as floats, so 3.0 is the number 3.
+    Programs write a column of whole numbers with gaps as floats, so 3.0 counts as 3.
 
     Raises:
-        RejectError: the value is something else.
+        RejectError: the value is none of these.
     """
     if isinstance(value, str) and value:
         return value
@@ -78,7 +78,7 @@ def key_text(row: Mapping[str, Any], name: str) -> str:
     """
     key = column_text(row, name)
     if "\0" in key:
-        raise RejectError(f"--key column:{name}: {key!r:.80} holds the character 0")
+        raise RejectError(f"--key column:{name}: {key!r:.80} contains the character 0")
     return key
 
 
@@ -97,7 +97,7 @@ def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
         values = value if isinstance(value, list) else [value]
         return tuple(_class_name(item, names) for item in values)
     if isinstance(value, list):
-        raise RejectError(f"label {value!r:.80}: a list, where the first record has a single label")
+        raise RejectError(f"label {value!r:.80}: expected one label, as in the first record")
     return _class_name(value, names)
 
 
@@ -126,7 +126,7 @@ def field_label(
 
 
 def holds_lists(column: str, value: Any) -> bool:
-    """Whether a column of labels holds lists of them.
+    """Whether a column of labels has lists of labels.
 
     Args:
         column: The column.
@@ -137,7 +137,7 @@ def holds_lists(column: str, value: Any) -> bool:
     """
     if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
         raise UsageError(
-            f"label column {column!r} holds {value!r}, and labels are classes: keep numbers with "
+            f"label column {column!r} holds {value!r}, but labels are classes: keep numbers with "
             f"--target {COLUMN}{column} instead"
         )
     return isinstance(value, list)
@@ -154,10 +154,10 @@ def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Labels:
-    """Where the labels of files come from.
+    """The source of the labels of files.
 
     Attributes:
-        mode: The kind of place.
+        mode: The kind of source.
         table: Path of the table with mode "csv", name of the column with mode "column".
         several: Whether the column holds lists of labels.
         names: The names of classes by id if the tables with the column state them.
@@ -270,7 +270,7 @@ class Labels:
             return _without_suffix(folder) if source.archive else folder
         name = _base_name(key)
         label = self._by_key.get(key)
-        # Nothing tells before it is read whether a packed archive has this name in several folders.
+        # Whether a packed archive has this name in several folders is not known before it is read.
         in_packed = source.archive and source.location is None
         if label is None and not (in_packed and key != f"{source.archive}/{name}"):
             label = self._by_key.get(name)
@@ -279,10 +279,10 @@ class Labels:
         return label
 
     def check_names(self, inputs: Inputs) -> None:
-        """Checks that no name without a folder in the table of labels may be that of several inputs.
+        """Checks that names without a folder in the table of labels do not fit several inputs.
 
         Raises:
-            UsageError: There is such a name.
+            UsageError: A name does.
         """
         if self.mode != "csv" or inputs.in_one_folder or all("/" in key for key in self._by_key):
             return
@@ -302,7 +302,7 @@ class Labels:
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)
         return UsageError(
-            f"--label csv:{self.table}: a name without a folder may mean {one} and {other}: write folders there, "
+            f"--label csv:{self.table}: a name without a folder fits both {one} and {other}: add the folders there, "
             f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
         )
 
@@ -322,10 +322,10 @@ def _without_suffix(folder: str) -> str:
 # With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000
 
-# Also 3.0, as programs write a column of whole numbers that has gaps.
+# Also 3.0, because programs write a column of whole numbers with gaps as floats.
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,18})(?:\.0)?")
 
-# Features whose class names become integers.
+# The features whose class names become integers.
 CLASSES = (LABEL, "box_labels")
 
 # Class names by id, for each feature; no names if all classes are integers.
@@ -342,7 +342,7 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def whole_number(label: str) -> int | None:
-    """The int64 that a label is the text of, such as `3` or `3.0`; None for any other label."""
+    """The int64 of a label that is a whole number, such as `3` or `3.0`; None for other labels."""
     digits = _WHOLE_NUMBER.fullmatch(label)
     number = int(digits[1]) if digits else None
     return number if number is not None and -(2**63) <= number < 2**63 else None

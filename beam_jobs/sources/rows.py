@@ -25,7 +25,7 @@ OBJECT_KINDS = ("jsonl", "json")
 
 TEXT_KINDS = (*DELIMITERS, *OBJECT_KINDS)
 
-# Longer rows are rejected, because a row is held in memory as a whole.
+# Longer rows are rejected, because a whole row is kept in memory.
 MAX_LINE_BYTES = 64 << 20
 
 # By default Python limits a field to 128 KiB, less than a long document.
@@ -33,10 +33,10 @@ csv.field_size_limit(MAX_LINE_BYTES)
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# Of a .json file that are decoded at a time.
+# Bytes of a .json file to decode at a time.
 _BLOCK_BYTES = 1 << 20
 
-# Between two values of a .json file.
+# The text between two values of a .json file.
 _GAP = re.compile("[ \t\r\n,]*")
 
 _decode = json.JSONDecoder().raw_decode
@@ -46,7 +46,7 @@ _OTHER_DELIMITERS = ";\t|,"
 
 
 class Dialect(NamedTuple):
-    """How a table of text is written.
+    """The format of a table of text.
 
     Attributes:
         encoding: A name from `encoding_name`.
@@ -61,13 +61,13 @@ class Dialect(NamedTuple):
         """Parses the flags `--text_encoding` and `--delimiter`.
 
         Raises:
-            UsageError: there is no such encoding of text, or the delimiter is not one character.
+            UsageError: the encoding is unknown, or the delimiter is not one character.
         """
         try:
             name = encoding_name(encoding)
         except LookupError:
             raise UsageError(
-                f"--text_encoding {encoding}: expected an encoding of text that Python knows, such "
+                f"--text_encoding {encoding}: expected the name of a text encoding in Python, such "
                 "as utf-16, cp1252 or shift_jis"
             ) from None
         character = delimiter.replace("\\t", "\t")
@@ -86,8 +86,8 @@ class Row(NamedTuple):
     """One row of a table.
 
     Attributes:
-        number: Its number from 1; 0 for an error of the whole file. Counts lines of .jsonl, rows of
-            .parquet, objects of .json, and of .csv and .tsv the rows after the header that are not blank.
+        number: Its number from 1; 0 for an error of the whole file. It counts lines of .jsonl, rows of
+            .parquet, objects of .json, and rows of .csv and .tsv that are not blank, after the header.
         values: Values by column name; None if the row cannot be read.
         error: Why the row cannot be read.
     """
@@ -126,9 +126,9 @@ def parse_json(text: bytes) -> Any:
         UnicodeError: a string is not valid Unicode.
     """
     try:
-        return orjson.loads(text)  # In a third of the time.
+        return orjson.loads(text)  # Three times as fast as `json`.
     except orjson.JSONDecodeError:
-        # Accepts NaN, and has the usual error messages.
+        # `json` accepts NaN, and has the usual error messages.
         value = json.loads(text.decode())
         # JSON may contain half a surrogate pair, which UTF-8 cannot.
         json.dumps(value, ensure_ascii=False).encode()
@@ -158,7 +158,7 @@ def object_texts(file: BinaryIO, limit: int) -> Iterator[bytes]:
             while _gap_end(buffer, 0) == len(buffer):
                 if not (buffer := text.read(_BLOCK_BYTES)):
                     return
-            raise RejectError("not JSON that can be read to its end: more follows its array")
+            raise RejectError("not JSON that can be read to its end: data follows its array")
         try:
             end = _decode(buffer, at)[1]
             error = None
@@ -334,4 +334,4 @@ def check_names(names: Iterable[str]) -> None:
     """
     counts = Counter(filter(None, names))
     if repeated := next((name for name, count in counts.items() if count > 1), None):
-        raise UsageError(f"two columns are called {repeated!r}: give each a name of its own")
+        raise UsageError(f"two columns are called {repeated!r}: give each a unique name")

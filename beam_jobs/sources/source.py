@@ -1,7 +1,7 @@
-"""Sources, from which records are loaded, and the packed references that travel in their place.
+"""Sources, from which records are loaded, and the packed references that are shuffled instead of them.
 
-A reference is a few dozen bytes: the size of a file, its time of modification and its key, and if there
-are any, its location in an archive, its row of a table and the files that are joined to it.
+A reference is a few dozen bytes: the size of a file, its time of modification and its key; if it has them, also
+its location in an archive, its row of a table and the files that are joined to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REFERENCE = struct.Struct("<Qq")
 # Separates the key, which never contains it, from the other fields as JSON.
 _DETAILS = b"\0"
 
-# Precedes the name of a column in flags that accept other values, too.
+# Precedes the name of a column in flags that also accept other values.
 COLUMN = "column:"
 
 _NOTHING: Mapping[str, Any] = {}
@@ -37,7 +37,7 @@ Label = str | tuple[str, ...]
 
 
 class RowGroups(NamedTuple):
-    """Row groups of a Parquet file whose rows hold files.
+    """Row groups of a Parquet file whose rows have files.
 
     Attributes:
         start, end: The numbers of the first one, and after the last one, from 0.
@@ -57,13 +57,13 @@ class Source(NamedTuple):
         size: Size in bytes; 0 if it is not known before reading.
         modified: Time of the last change, in nanoseconds since the epoch; the archive's for a member.
         archive: Key of the archive that contains it; empty for a file.
-        location: Where the archive holds its bytes.
+        location: The place of its bytes in the archive.
         row: Columns from a table, or from files next to it: JSON values by name.
-        joined: Further files: (name of the array, or what it holds; path; size; modified), and the location
+        joined: Other files: (name of the array, or kind of content; path; size; modified), and the location
             of a member of an archive.
-        path: Path relative to the root, if the key is something else.
+        path: Path relative to the root, if it is not the key.
         error: Why nothing can be loaded from it; empty if no reason is known yet.
-        groups: The row groups that it stands for; None for anything else.
+        groups: The row groups that it represents; None for other sources.
         label: The label of its records, or their labels; None until it was derived, or without labels.
     """
 
@@ -117,7 +117,7 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
 
 
 def values_at(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The columns and fields of a row that have one of some names; those it lacks are left out."""
+    """The columns and fields of a row with some names; missing ones are left out."""
     values = {}
     for name in names:
         with contextlib.suppress(KeyError):
@@ -136,7 +136,7 @@ def names_in(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def used_columns(row: Mapping[str, Any], columns: Collection[str]) -> dict[str, Any]:
-    """The values of the columns that a job uses; if one is missing, all names, for the reject to list."""
+    """The values of the columns that a job uses; if one is missing, all columns, so that the reject can list them."""
     used = values_at(row, columns)
     return used if len(used) == len(columns) else dict.fromkeys(names_in(row), "") | used
 
@@ -164,7 +164,7 @@ def pack_reference(source: Source) -> bytes:
 
 
 def with_label(reference: bytes, source: Source, label: Label | None) -> bytes:
-    """The reference of a source, given that of the source without a label."""
+    """The reference of a source, given the reference of the source without a label."""
     if label is None:
         return reference
     if _DETAILS not in reference[_REFERENCE.size :]:
@@ -174,12 +174,12 @@ def with_label(reference: bytes, source: Source, label: Label | None) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _only_label(label: Label) -> bytes:
-    """What follows the key of a plain file that has a label."""
+    """The part after the key in the reference of a plain file with a label."""
     return pack_reference(Source("", label=label))[_REFERENCE.size :]
 
 
 def identity_of(source: Source) -> int:
-    """What identifies a source beside its key, on a disk as in a store: its row if it has one, or its size."""
+    """Identifies a source together with its key, on a disk and in a store: its row if it has one, or its size."""
     return google_crc32c.value(_to_json(source.row)) if source.row else source.size
 
 
@@ -205,7 +205,7 @@ def unpack_reference(reference: bytes) -> Source:
     return Source(key.decode("utf-8", "surrogatepass"), size, modified, *fields)
 
 
-# Details that are kept, in bytes: those of files that have nothing but a label. A row of a table may have megabytes.
+# The largest details to cache, in bytes: of files with only a label. A row of a table may have megabytes.
 _SHORT = 256
 
 

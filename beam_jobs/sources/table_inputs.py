@@ -1,4 +1,4 @@
-"""Tables as inputs: each row names a file, or holds one, and may have other columns for its record."""
+"""Tables as inputs: each row names or contains a file, and may have other columns for its record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from beam_jobs.storage.listing import ALL, Span, match
 from beam_jobs.storage.paths import absolute, absolute_path, common_root
 from readers.files.local import is_local
 
-# The fields of a struct that holds a file.
+# The fields of a struct with a file.
 _BYTES, _PATH = ".bytes", ".path"
 
 # The first bytes name the format of audio that has no path.
@@ -46,7 +46,7 @@ class RowInputs(Inputs):
 
     Attributes:
         path_column: The column with the files or their paths, in every table.
-        key: What a record's key is: "path" for the path, "row" for the path and the row's number, or
+        key: The source of keys: "path" for the path, "row" for the path and the row's number, or
             `column:NAME` for the value of a column.
     """
 
@@ -77,7 +77,7 @@ class TableInputs(RowInputs):
 
         Args:
             tables: Patterns of tables.
-            root: The folder that paths are relative to; empty for the tables' common folder.
+            root: The folder to which paths are relative; empty for the tables' common folder.
             path_column: The column with the paths or files; empty for the only one with files, or one
                 of `PATH_COLUMNS`.
             columns: The other columns to read.
@@ -127,7 +127,7 @@ class TableInputs(RowInputs):
 
     @cached_property
     def _above(self) -> str:
-        """The common folder of all tables, which the keys of invalid rows are relative to."""
+        """The common folder of all tables, to which the keys of invalid rows are relative."""
         return common_root(list(self.patterns))
 
     def spans(self, pattern: str, processes: int = 1) -> list[Span]:
@@ -198,7 +198,7 @@ class TableInputs(RowInputs):
                 "above all files with --input"
             )
         if archive_kind(key):
-            raise RejectError("an archive: name it with --input, without a --table")
+            raise RejectError("an archive: name it with --input, without --table")
         return "/".join(parts)
 
 
@@ -207,8 +207,8 @@ class EmbeddedInputs(RowInputs):
     """Files in a struct column `{bytes, path}` of Parquet tables, as Hugging Face writes images and audio.
 
     The rows of a row group are read from front to back, like the members of a `.tar.gz`: Parquet decodes a whole column
-    chunk to return one value, so rows in another order would cost a chunk each. The path in a key is the table's with the
-    file's own or, if it has none, the row's number.
+    chunk to return one value, so rows in another order would cost a chunk each. The path in a key is the table's path
+    with the file's path or, without one, the row's number.
     """
 
     @property
@@ -309,14 +309,14 @@ def _path_column(
             raise UsageError(f"--table {path}: no column {column!r}, {has}{hint}")
     if path_column in structs and table_kind(path) != ("parquet", False):
         raise UsageError(
-            f"--table {path}: column {path_column!r} holds files, which are read from .parquet alone: "
+            f"--table {path}: column {path_column!r} holds files, which are read only from .parquet: "
             "write the table as Parquet, such as with to_parquet"
         )
     return path_column, path_column in structs
 
 
 def _portable(value: Any) -> Any:
-    """A value that JSON can hold: bytes, numbers that are not finite, and the like become text."""
+    """The value as JSON allows it: bytes, numbers that are not finite, and the like become text."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, list | tuple):
@@ -343,7 +343,7 @@ def tables_of(pattern: str) -> list[str]:
 
 
 def _kind_of(path: str) -> tuple[str, bool]:
-    """The kind of a table, and whether it is gzipped; a UsageError if it is none."""
+    """The kind of a table, and whether it is gzipped; UsageError if it is not a table."""
     kind = table_kind(path)
     if kind is None:
         raise UsageError(f"--table {path}: {EXPECTED}")
@@ -351,7 +351,7 @@ def _kind_of(path: str) -> tuple[str, bool]:
 
 
 def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
-    """The names of a table's columns and of their fields; of .jsonl and .json those in the first objects."""
+    """The names of a table's columns and of their fields; for .jsonl and .json, those in the first objects."""
     kind, gzipped = _kind_of(path)
     with usage_errors(f"--table {path}"), open_seekable(path) as file:
         names = dict.fromkeys(column_names(file, kind, gzipped, dialect))
@@ -366,8 +366,8 @@ def _columns_of(path: str, dialect: Dialect) -> tuple[str, ...]:
 def _missing(below: str) -> str:
     """Why a path of a table leads to no file; quoted, because reasons are counted without names.
 
-    Rejects are part of the dataset, so they do not say where the folder is on this machine.
+    Rejects are part of the dataset, so they do not name the folder on this machine.
     """
     bare = "." not in below.rsplit("/", 1)[-1]
     ending = "; names need their ending, such as .jpg" if bare else ""
-    return f"there is no file {below!r} below the folder of the table, or that which --input names{ending}"
+    return f"no file {below!r} in the folder of the table, or of --input{ending}"

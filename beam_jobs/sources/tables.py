@@ -25,7 +25,7 @@ from beam_jobs.storage.files import open_seekable
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 from beam_jobs.storage.listing import match
 
-# With more names of splits, it is the wrong column. A dataset has at most `placement.MAX_SPLITS`.
+# A column with more names of splits is the wrong one. A dataset has at most `placement.MAX_SPLITS`.
 _MAX_SPLIT_NAMES = 256
 
 EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(ARROW_KINDS)}; convert other files"
@@ -89,7 +89,7 @@ def column_names(
 ) -> tuple[str, ...]:
     """The column names of a table, and those of fields in columns of objects, such as `meta.cls`.
 
-    Those of .jsonl and .json are the keys of the first object.
+    The columns of .jsonl and .json are the keys of the first object.
 
     Takes the arguments of `read_rows`.
 
@@ -106,14 +106,14 @@ def column_names(
 
 
 def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
-    """The names of classes by id that Parquet tables state of a column; empty if they state none.
+    """The names of classes by id that Parquet tables state for a column; empty if they state none.
 
-    Tables that cannot be read are passed over; they become rejects where records are made.
+    Tables that cannot be read are skipped; they are rejected when records are made.
 
     Raises:
-        UsageError: a table states others than the first.
+        UsageError: a table states other names than the first.
     """
-    # One file says whether they are Parquet. To find all of a million texts would take as long as the job does.
+    # One file shows whether they are Parquet. Listing all of a million texts would take as long as the job.
     if any(_kind_of_first(pattern) != ("parquet", False) for pattern in inputs.patterns):
         return ()
     first, names = "", tuple[str, ...]()
@@ -143,10 +143,10 @@ def _kind_of_first(pattern: str) -> tuple[str, bool] | None:
 def split_names(inputs: Inputs, column: str) -> list[str]:
     """The names of splits in a column of tables: `train` first, the others sorted.
 
-    Rows without a valid name are ignored; they are rejected where records are made.
+    Rows without a valid name are ignored; they are rejected when records are made.
 
     Raises:
-        UsageError: a file is not a table or cannot be read, or there are no names, or too many.
+        UsageError: a file is not a table or cannot be read, or it has no names, or too many.
     """
     names: set[str] = set()
     for path in (file.path for pattern in inputs.patterns for file in match(pattern)):
@@ -154,7 +154,7 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
         if kind is None:
             raise UsageError(
                 f"--split_column {column}: {path} is not a table, so the names in the column are not known "
-                "before its records are read: give --splits train,val"
+                "before its records are read: add --splits train,val"
             )
         with usage_errors(f"--split_column {column}: {path}"), open_seekable(path) as file:
             for row in read_rows(file, *kind, {column}, inputs.dialect):
@@ -162,12 +162,12 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
                     names.add(column_text(row.values or {}, column))
                 if len(names) > _MAX_SPLIT_NAMES:
                     raise UsageError(
-                        f"it has more than {_MAX_SPLIT_NAMES} different values, which are no splits; name "
+                        f"it has more than {_MAX_SPLIT_NAMES} different values, too many for splits; name "
                         "another column"
                     )
     if not names:
         raise UsageError(
-            f"--split_column {column}: no row has a name there; is it the right column?"
+            f"--split_column {column}: no row has a name in it; is it the right column?"
         )
     return sorted(names, key=lambda name: (name != "train", name))
 

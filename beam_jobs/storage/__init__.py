@@ -1,1 +1,1 @@
-"""Where bytes are kept: local disks, S3, Google Cloud Storage, Beam's filesystems."""
+"""Storage: local disks, S3, Google Cloud Storage, Azure, and Beam's filesystems."""

@@ -1,9 +1,9 @@
 """Files of a dataset that is being written: each appears whole or not at all, on any filesystem.
 
-An object of a store appears when it is complete, so it is written once, under its own name. On a disk,
-on HDFS and wherever else half a file could be seen, a file waits in the staging folder of its run until it
-is whole. Its name is then created: no file of a dataset ever replaces another, so an attempt that was
-believed dead and continues changes nothing.
+An object of a store appears when it is complete, so it is written once, under its final name. On a disk, on
+HDFS and wherever else half a file could be seen, a file stays in the staging folder of its run until it is
+whole. Its name is then created: no file of a dataset ever replaces another, so an attempt that was believed
+dead and goes on changes nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from readers.files.local import drop_empty_folder, is_local
 from readers.format.crc import combined_crc
 from readers.format.manifest import join
 
-# Bytes of a piece that are copied at a time.
+# Bytes of a piece to copy at a time.
 _COPIED_BYTES = 1 << 20
 
-# How filesystems refuse to sync a folder.
+# The errors of filesystems that cannot sync a folder.
 _NO_SYNCS = (errno.EINVAL, errno.EBADF, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 class Piece(NamedTuple):
-    """A local file whose bytes are consecutive ones of another.
+    """A local file with consecutive bytes of another file.
 
     Attributes:
         path: Its path.
@@ -85,16 +85,16 @@ class NewFile:
         """Makes the file appear.
 
         Args:
-            synced: Whether no loss of power may leave its name without its bytes, as with files that replace no other.
+            synced: Whether its bytes must survive a loss of power if its name does, as for files that replace no other.
 
         Raises:
-            TakenError: A file of other bytes has its name.
+            TakenError: A file with its name has other bytes.
         """
         try:
             self._draft.publish(synced)
             self._published = True
         except ExistsError:
-            # Another attempt has written the same, or this one has and did not get the answer.
+            # Another attempt has written the same bytes, or this one has, but did not get the answer.
             if not self._is_there():
                 raise TakenError(
                     f"{self._path} has other bytes than this job writes: another job writes to this directory; "
@@ -102,7 +102,7 @@ class NewFile:
                 ) from None
 
     def _is_there(self) -> bool:
-        """Whether the file has the bytes that were written here."""
+        """Whether the file has the bytes written here."""
         try:
             return size_and_crc(self._path) == (self.size, self.crc32c)
         except FileNotFoundError:
@@ -126,7 +126,7 @@ def write_file(
 def sync_names(directory: str, names: Iterable[str]) -> None:
     """Makes the names of files in a directory survive a loss of power.
 
-    Only on a disk of this machine: stores and HDFS keep what they have acknowledged.
+    Only on a disk of this machine: stores and HDFS keep all data that they have acknowledged.
     """
     if not is_local(directory):
         return
@@ -161,7 +161,7 @@ def list_files(directory: str) -> list[FileInfo]:
     """Lists all files in a directory and its sub-directories.
 
     Raises:
-        OSError, UsageError, DataError: The filesystem refuses, or a store fails.
+        OSError, UsageError, DataError: The directory cannot be listed, or a store fails.
     """
     return list(files_of(directory).listed(directory))
 
@@ -185,6 +185,6 @@ def drop_empty_directory(path: str) -> None:
 
 def drop_uploads(directory: str) -> None:
     """Drops the parts of unfinished objects that a killed run has sent, which are charged for."""
-    # Not everybody who may write may list uploads, and the dataset does not need this.
+    # Permission to write may not include listing uploads, and the dataset does not need it.
     with contextlib.suppress(OSError, JobError):
         files_of(directory).drop_uploads(f"{directory}/")

@@ -1,4 +1,4 @@
-"""Files of HDFS, and of whatever else Beam has a filesystem for."""
+"""Files of HDFS, and of the other filesystems of Beam."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ class BeamFiles(StagedFiles):
     def rename(self, path: str, name: str, replace: bool) -> None:
         _make_folder(name.rpartition("/")[0])
         if replace and FileSystems.exists(name):
-            FileSystems.delete([name])  # For a moment the file is missing, but never half of it.
+            FileSystems.delete([name])  # For a moment the file is missing, but never incomplete.
         try:
             FileSystems.rename([path], [name])
-        except OSError:  # HDFS refuses to rename onto a file.
+        except OSError:  # HDFS does not rename onto a file.
             if replace or not FileSystems.exists(name):
                 raise
             raise ExistsError(f"{name}: a file of this name exists") from None
@@ -79,7 +79,7 @@ class BeamFiles(StagedFiles):
 
 
 class _BeamDraft:
-    """A file that is seen while it grows."""
+    """A file that is visible while it grows."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -98,7 +98,7 @@ class _BeamDraft:
 
 @contextlib.contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Raises what Beam and HDFS raise as an OSError of one line."""
+    """Raises errors of Beam and HDFS as an OSError of one line."""
     try:
         yield
     except Exception as error:  # HDFS raises its own errors.
@@ -124,7 +124,7 @@ def _walked(folder: str) -> Iterator[FileInfo]:
     Beam's `match` lists a single folder, and reports its sub-folders as empty files.
 
     Raises:
-        OSError: the filesystem refuses.
+        OSError: a folder cannot be listed.
     """
 
     def entries(below: str) -> list[Any]:

@@ -15,7 +15,7 @@ HEAD_BYTES = 4096
 
 _BLOCK_BYTES = 1 << 16
 
-# Longer marks first: that of UTF-32 begins as that of UTF-16.
+# Longer marks first: the mark of UTF-32 begins with that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -23,7 +23,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-# Which of four consecutive bytes are mostly NUL in text without a mark.
+# The bytes out of four consecutive ones that are mostly NUL in text without a mark.
 _NULS: dict[tuple[bool, ...], str] = {
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
@@ -31,7 +31,7 @@ _NULS: dict[tuple[bool, ...], str] = {
     (True, True, True, False): "utf-32-be",
 }
 
-# Replaces bytes that cannot be decoded. UTF-8 cannot hold it, so its line alone is rejected.
+# Replaces bytes that cannot be decoded. UTF-8 cannot encode it, so only its line is rejected.
 _UNDECODABLE = "\udcff"
 
 # Spellings of characters by other characters, such as \\n or +AGE-, in programs and mail.
@@ -72,7 +72,7 @@ def encoding_name(name: str) -> str:
 
 
 def check_head(head: bytes, encoding: str) -> None:
-    """Refuses a file in UTF-16 or UTF-32 that is read in an encoding of single bytes.
+    """Rejects a file in UTF-16 or UTF-32 that is read in an encoding of single bytes.
 
     Args:
         head: Up to `HEAD_BYTES` from its beginning.
@@ -108,7 +108,7 @@ def not_decodable(encoding: str, error: UnicodeError | None = None) -> str:
     """
     if encoding != UTF8:
         return f"not {encoding.upper()}"
-    if isinstance(error, UnicodeEncodeError):  # JSON that spells half a surrogate pair.
+    if isinstance(error, UnicodeEncodeError):  # JSON with half a surrogate pair.
         return f"not UTF-8: {error}"
     detail = f": {error}" if error else ""
     return f"not UTF-8{detail}; name its --text_encoding, such as cp1252"
@@ -129,7 +129,7 @@ def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:
 
 class _Utf8Stream(io.RawIOBase):
     def __init__(self, file: BinaryIO, encoding: str) -> None:
-        # A damaged file is read up to the damage with `read1`; raw streams have only `read`.
+        # `read1` reads a damaged file up to the damage; raw streams have only `read`.
         self._read = getattr(file, "read1", file.read)
         self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)

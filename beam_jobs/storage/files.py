@@ -1,6 +1,6 @@
-"""The files of a path, with the options of the command and the errors of a job, in every process of it.
+"""Opens files with the options of the command and the errors of a job, in every process of the job.
 
-Beam passes options to its own workers. Our own processes, which avoid importing Beam, receive the same options when
+Beam passes options to its own workers. Our own processes, which do not import Beam, receive the same options when
 they start.
 """
 
@@ -29,7 +29,7 @@ class ProcessContext(NamedTuple):
 
     Attributes:
         options: Beam's options by name, except those with their default value.
-        environment: Environment variables. A fork server would pass on older ones, from its start.
+        environment: Environment variables. A fork server would pass on those of its start.
     """
 
     options: Mapping[str, Any]
@@ -49,7 +49,7 @@ def storage_options() -> Mapping[str, Any]:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.value_provider import RuntimeValueProvider
 
-    # Where Beam's own filesystems look, too.
+    # Beam's filesystems look here too.
     options: Any = FileSystems._pipeline_options or RuntimeValueProvider.runtime_options or {}
     if options is not _last[0]:
         by_name = isinstance(options, Mapping)
@@ -71,7 +71,7 @@ def adopt(given: ProcessContext) -> None:
 
 
 class JobErrors(Errors):
-    """The errors of a store, of which neither a mistake nor a store that fails may count as a bad input."""
+    """The errors of a store: neither a mistake nor a failing store may count as a bad input."""
 
     def failing(self, path: str, answer: object) -> Exception:
         return DataError(
@@ -109,9 +109,9 @@ def store_of(path: str) -> Store:
 
 
 def files_of(path: str) -> WritableFiles:
-    """The files that a path or URL is one of.
+    """The file system of a path or URL.
 
-    They raise UsageError for what the user can correct, such as a missing bucket, DataError if a store keeps
+    Its methods raise UsageError for mistakes of the user, such as a missing bucket, DataError if a store keeps
     failing, and OSError for a problem with one file.
     """
     if is_local(path):
@@ -139,7 +139,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def content_of(path: str) -> bytes | None:
-    """A whole file; None if it is missing, unreadable, or on a filesystem that is not known."""
+    """The content of a file; None if it is missing, unreadable, or on an unknown filesystem."""
     try:
         return read_bytes(path)
     except (OSError, ValueError):
@@ -152,10 +152,10 @@ def size_and_crc(path: str) -> tuple[int, int]:
 
 
 def reading_ahead(reads: Iterable[Read]) -> Window:
-    """A context in which this thread's reads find their answers requested; nothing for other files.
+    """A context that requests this thread's next reads of a store in advance; nothing for other files.
 
     Args:
-        reads: What will be read, in order.
+        reads: The reads, in order.
     """
     return Window([read for read in reads if is_store(read.path)], _request)
 
@@ -164,7 +164,7 @@ def _request(read: Read) -> Part:
     return store_of(read.path).get(read.path, read.start, read.size)
 
 
-# A page of a listing takes as long as some requests for one object each, if they are made in turn.
+# A page of a listing takes as long as this many requests for single objects in turn.
 _WORTH_A_PAGE = 10
 
 _NANOSECONDS = 10**9
@@ -177,25 +177,25 @@ def file_infos(paths: Sequence[str]) -> list[FileInfo | OSError]:
         paths: Files of one filesystem.
 
     Raises:
-        UsageError, DataError: The filesystem refuses all of them, or fails.
+        UsageError, DataError: None of the files can be looked up, or the store fails.
     """
     if not paths or is_local(paths[0]):
         return list(map(_local_info, paths))
-    files, infos, refusal = files_of(paths[0]), dict[str, FileInfo | OSError](), None
+    files, infos, denied = files_of(paths[0]), dict[str, FileInfo | OSError](), None
     if isinstance(files, RangeListed):
         try:
             infos = _listed_infos(files, sorted(set(paths)))
-        except UsageError as error:  # Not everybody who may read objects may list them.
-            refusal = error
+        except UsageError as error:  # Permission to read objects may not include listing them.
+            denied = error
     left = {path: in_background(_info, files, path) for path in {*paths} - infos.keys()}
     infos |= {path: request.result() for path, request in left.items()}
-    if refusal and all(isinstance(info, OSError) for info in infos.values()):
-        raise refusal
+    if denied and all(isinstance(info, OSError) for info in infos.values()):
+        raise denied
     return [infos[path] for path in paths]
 
 
 def _listed_infos(store: RangeListed, paths: list[str]) -> dict[str, FileInfo | OSError]:
-    """The first of some objects, whose URLs are in order, as far as pages of a listing have many of them."""
+    """The first of some objects, given URLs in order, as long as each page of a listing has many of them."""
     infos: dict[str, FileInfo | OSError] = {}
     prefix = os.path.commonprefix([paths[0], paths[-1]])  # noqa: RUF071  (Names may have a part in common.)
     passed = _WORTH_A_PAGE
@@ -210,7 +210,7 @@ def _listed_infos(store: RangeListed, paths: list[str]) -> dict[str, FileInfo | 
 
 
 def _name_before(name: str) -> str:
-    """A name right after which a listing begins with this one, or with few others."""
+    """A name such that a listing that begins after it starts with this name, or with few others."""
     previous = ord(name[-1]) - 1
     # Between the two are surrogates, which are in no name.
     return f"{name[:-1]}{chr(previous if previous != 0xDFFF else 0xD7FF)}\U0010fffd"

@@ -1,10 +1,10 @@
-"""How many bytes one input may take in memory: the flag `--max_record_bytes`."""
+"""Limits the bytes of one input in memory: the flag `--max_record_bytes`."""
 
 from __future__ import annotations
 
 from beam_jobs.errors import RejectError
 
-# Photographs and an hour of most sensors take less; a process needs some four times as much.
+# Photographs and an hour of most sensors take less; a process needs about four times as much.
 DEFAULT_RECORD_BYTES = 256 << 20
 
 

@@ -1,8 +1,8 @@
 """Lists the files that a pattern matches, on any filesystem; a store in ranges of names, many at once.
 
-A page of a store's listing names up to a thousand objects and says where the next one begins, so pages of one
-listing come one after another. But a listing may begin after any name, so the names are cut into
-ranges at folders. Objects side by side in one folder are listed page by page.
+A page of a store's listing names up to a thousand objects and states where the next page begins, so the pages of
+one listing are requested in turn. But a listing may begin after any name, so the names are cut into ranges at
+folders. The objects of one folder are listed page by page.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from readers.files.stores.ahead import in_background
 from readers.files.stores.clients import is_store
 from readers.files.stores.store import Page, RangeListed, Store
 
-# With fewer folders than this, those inside them are looked for, up to `_LEVELS` below the first: on a disk, and in a
-# store.
+# With fewer folders than this (on a disk, and in a store), folders inside them are searched, up to `_LEVELS` below
+# the first.
 _ENOUGH_FOLDERS, _AT_ONCE = 64, 16
 _LEVELS = 3
 
-# Folders that link to each other in a circle have paths of any number of links: for 14 of them, more than
-# anything can list.
+# Folders that link to each other in a circle have paths of any number of links: with 14 folders, too many
+# to list.
 _MOST_LINKS = 8
 
-# The same for processes of this machine, for each of them: so that none is idle while the others list the last files.
+# Spans per process of this machine, so that none is idle while the others list the last files.
 _SPANS_PER_PROCESS = 4
 
-# Every task lists the folders above those at which a listing is cut, so it is not cut at folders
-# beside more files than this.
+# Every task lists the folders above those at which a listing is cut, so it is not cut at folders with
+# more sibling files than this.
 _MOST_LISTED_AGAIN = 100_000
 
-# Processes of this machine read folders again in a moment, and the process that hands out spans only looks at as many
-# files itself; a folder with more of them is cut among its files.
+# Processes of this machine read folders again quickly, and the process that hands out spans reads only this many
+# files; a larger folder is cut among its files.
 _MOST_LISTED_HERE = 5_000
 
-# Names of a folder that are sorted, in place of all, to cut it at one of them.
+# Names of a folder to sort, instead of all, to cut the folder at one of them.
 _NAMES_PER_CUT = 64
 
 
-# Pages that wait for those before them: 128,000 objects take some 40 MB.
+# Pages that wait for earlier ones: 128,000 objects take about 40 MB.
 _PAGES_HELD = 128
 
-# Spans of a long listing, of which some may be empty.
+# Spans of a long listing; some may be empty.
 _SPANS = 1024
 
 # Pages of folders that are read before a listing is cut into spans: 100,000 folders in 6 s.
@@ -93,11 +93,10 @@ def match(
     Args:
         limit: Maximum number of files. The first ones by name are yielded, the same in every run.
         in_order: Whether to sort by name without a limit, too.
-        span: The names that are listed, if the pattern is on a disk or in a store and there is no
-            limit.
+        span: The names to list, if the pattern is on a disk or in a store, without a limit.
 
     Raises:
-        UsageError: the filesystem refuses, or its package is not installed.
+        UsageError: the files cannot be listed, or the package of the filesystem is not installed.
     """
     with _as_usage_errors(pattern):
         if is_local(pattern):
@@ -108,26 +107,26 @@ def match(
 
 
 def spans_of_pattern(
-    pattern: str, is_alone: Callable[[str], bool], processes: int = 1
+    pattern: str, fills_task: Callable[[str], bool], processes: int = 1
 ) -> list[Span]:
-    """The spans that as many tasks list: all files that a pattern matches, each in one of them.
+    """Spans for tasks that list: each file that a pattern matches is in exactly one span.
 
     Args:
         pattern: A pattern on a disk, in a store, or on another filesystem, which is not cut.
-        is_alone: Whether a file is work enough for a task, given its path or URL.
+        fills_task: Whether a file is enough work for a task, given its path or URL.
         processes: The number of processes of this machine that list; 1 if workers of an engine do.
     """
     if is_local(pattern):
-        return _local_spans(unescaped(fixed_folder(pattern)), is_alone, processes)
+        return _local_spans(unescaped(fixed_folder(pattern)), fills_task, processes)
     if not is_store(pattern):
         return [ALL]
     with _as_usage_errors(pattern):
-        return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), is_alone)
+        return spans_of(store_of(pattern), unescaped(FIXED.findall(pattern)[0]), fills_task)
 
 
 @contextlib.contextmanager
 def _as_usage_errors(pattern: str) -> Iterator[None]:
-    """Raises the errors of a filesystem as what they mean for a pattern."""
+    """Raises the errors of a filesystem as errors about a pattern."""
     try:
         yield
     except (ValueError, OSError) as error:  # BeamIOError is an OSError.
@@ -145,8 +144,8 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
     regex, leads = matching(pattern), leading(pattern)
     hidden = "/." in pattern[len(fixed) :]
 
-    # The folders from the top to the one that is listed: each with its device and inode, how many links
-    # lead to it, and its entries.
+    # The folders from the top to the current one: each with its device and inode, the number of links on
+    # its path, and its entries.
     listed: list[tuple[str, tuple[int, int], int, Iterator[os.DirEntry[str]]]] = []
 
     def enter(folder: str, links: int) -> None:
@@ -160,7 +159,7 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
             return
         if links > _MOST_LINKS:
             raise UsageError(
-                f"--input {pattern}: {folder} leads through {links} links to folders, expected "
+                f"--input {pattern}: {folder} is reached through {links} links to folders, expected "
                 f"{_MOST_LINKS} at most: give the folders themselves"
             )
         some = _in_span(entries, f"{folder}/", span)
@@ -188,7 +187,7 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
 def _in_span(
     entries: Iterable[os.DirEntry[str]], folder: str, span: Span
 ) -> Iterable[os.DirEntry[str]]:
-    """Those entries of a folder that are folders, or files in a span; all tasks that share a folder pass over it."""
+    """The entries of a folder that are folders, or files in a span; all tasks of a shared folder read it."""
     if span.after < folder and (span.until is None or not span.until.startswith(folder)):
         return entries
     start = len(folder)
@@ -202,7 +201,7 @@ def _in_span(
 
 
 def _files_first(entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
-    """Yields the entries that are no folders, then the folders, before which all have been read.
+    """Reads all entries, then yields those that are not folders, then the folders.
 
     So no descriptor is open while the folders are listed, however many levels they have.
     """
@@ -230,7 +229,7 @@ def _local_info(entry: os.DirEntry[str], path: str) -> FileInfo:
     return FileInfo(path, status.st_size, status.st_mtime_ns)
 
 
-def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> list[Span]:
+def _local_spans(top: str, fills_task: Callable[[str], bool], processes: int) -> list[Span]:
     """Spans of the files in a folder on a disk, cut at folders inside it and at files."""
     found, level, listed = list[str](), [top], 0
     enough = _SPANS_PER_PROCESS * processes if processes > 1 else _ENOUGH_FOLDERS
@@ -245,7 +244,7 @@ def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> l
                 return _between(_some(sorted(filter(_is_text, found)), _SPANS))
             if _is_folder(entry):
                 folders.append(entry.path)
-            elif is_alone(entry.path):
+            elif fills_task(entry.path):
                 files.append(entry.path)
         cuts = [*found, *files, *(f"{folder}/" for folder in folders)]
         found = sorted(filter(_is_text, cuts))
@@ -256,9 +255,9 @@ def _local_spans(top: str, is_alone: Callable[[str], bool], processes: int) -> l
 
 
 def _cuts(folders: Sequence[str], parts: int) -> list[str]:
-    """Names that cut what some folders hold into parts of about the same size.
+    """Names that cut the contents of some folders into parts of about the same size.
 
-    There are not more parts than the processes need, because each of them is a pass over its folder, in which processes
+    There are no more parts than the processes need, because each part is a pass over its folder, in which processes
     wait for each other: sixteen took sixteen times as long as one.
     """
     names = list[str]()
@@ -271,13 +270,13 @@ def _cuts(folders: Sequence[str], parts: int) -> list[str]:
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yields what a folder on a disk holds; nothing of one that cannot be read."""
+    """Yields the entries of a folder on a disk; none if it cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or "/") as entries:
         yield from entries
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is valid in UTF-8, in which the names of spans are handed to other workers."""
+    """Whether a name is valid UTF-8, as which spans are sent to other workers."""
     return name == name.encode("utf-8", "replace").decode()
 
 
@@ -305,11 +304,11 @@ class _Range:
     """The objects with names after one, up to another.
 
     Attributes:
-        after: The last name that is listed, or that is not in the range.
+        after: The last listed name, or the last name before the range.
         until: The last name that may be in the range; None if it ends with the listing.
         pages: Pages that are not yielded yet.
-        request: The request of the next page.
-        ended: Whether there are no more pages.
+        request: The request for the next page.
+        ended: Whether the last page was requested.
     """
 
     def __init__(self, after: str, until: str | None) -> None:
@@ -338,21 +337,21 @@ class _Range:
         return [_Range(start, end) for start, end in zip(names, [*names[1:], None], strict=True)]
 
     def ask(self, store: RangeListed, prefix: str) -> bool:
-        """Requests the next page, if that is not under way or there is none."""
+        """Requests the next page, unless it is under way or the range has ended."""
         if self.request or self.ended:
             return False
         self.request = in_background(store.page, prefix, self.after)
         return True
 
     def collect(self) -> None:
-        """Adds the page that was requested, if it has come."""
+        """Adds the requested page, if it has arrived."""
         if self.request and self.request.done() and not self.request.exception():
             self.add(self.request.result())
             self.request = None
 
 
 def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[FileInfo]:
-    """Yields what `Store.objects` yields, or a span of it, in the same order; raises what it raises."""
+    """Yields the objects of `Store.objects`, or a span of them, in the same order; raises the same errors."""
     if not isinstance(store, RangeListed):
         yield from store.objects(prefix)
         return
@@ -367,13 +366,13 @@ def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[Fi
             left = _AT_ONCE - sum(each.request is not None for each in ranges)
             room = _PAGES_HELD - sum(len(each.pages) for each in ranges)
             for each in ranges:
-                # The first one's pages are yielded next, however many of the others wait.
+                # The pages of the first range are yielded next, however many pages of others wait.
                 if each is first or (left > 0 and room > 0):
                     left -= each.ask(store, prefix)
             if first.pages:
                 yield from first.pages.popleft()
             elif first.request:
-                first.request.result()  # Raises what the request raised.
+                first.request.result()  # Raises the error of the request.
             else:
                 ranges.popleft()
             for each in ranges:
@@ -385,7 +384,7 @@ def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[Fi
 
 
 def _folders(store: RangeListed, folders: list[str]) -> list[str]:
-    """Some of these folders and of those in them, in order: about `_AT_ONCE`, if there are that many near."""
+    """Some of these folders and of their subfolders, in order: about `_AT_ONCE`, if that many are found quickly."""
     for _ in range(_LEVELS - 1):
         if not 0 < len(folders) < _AT_ONCE:
             break
@@ -402,23 +401,23 @@ def _first_folders(store: RangeListed, prefix: str) -> list[str]:
 
 
 def _some(names: Sequence[str], count: int) -> list[str]:
-    """About as many of some names, evenly spread; all if there are no more."""
+    """About that many of some names, evenly spread; all of them if there are fewer."""
     return [*names[:: -(-len(names) // count) or 1]]
 
 
-def spans_of(store: Store, prefix: str, is_alone: Callable[[str], bool]) -> list[Span]:
-    """Consecutive spans that hold all objects whose URLs begin with a prefix, for as many tasks to list.
+def spans_of(store: Store, prefix: str, fills_task: Callable[[str], bool]) -> list[Span]:
+    """Consecutive spans of all objects whose URLs begin with a prefix, one for each listing task.
 
     Args:
         store: The store.
-        prefix: What the URLs begin with.
-        is_alone: Whether an object is work enough for a task, given its URL.
+        prefix: The beginning of the URLs.
+        fills_task: Whether an object is enough work for a task, given its URL.
     """
     if not isinstance(store, RangeListed):
         return [ALL]
     first = store.page(prefix, "")
     if not first.more:
-        return _between([file.path for file in first.files if is_alone(file.path)])
+        return _between([file.path for file in first.files if fills_task(file.path)])
     pages = list(itertools.islice(itertools.takewhile(bool, store.folders(prefix)), _FOLDER_PAGES))
     cuts = _some(list(itertools.chain.from_iterable(pages)), _SPANS)
     if len(cuts) < _AT_ONCE:

@@ -1,4 +1,4 @@
-"""Paths and patterns: which are local, what they match, and their common folder."""
+"""Paths and patterns: makes them absolute, matches them, and finds their common folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def absolute(pattern: str) -> str:
     exists is taken literally, whatever characters it contains.
 
     Raises:
-        UsageError: the pattern is empty, the folder it is relative to is not UTF-8, or a store refuses.
+        UsageError: the pattern is empty, the name of its folder is not UTF-8, or a store denies access.
     """
     if not pattern:
         raise UsageError("--input is empty: name files or a folder")
@@ -51,7 +51,7 @@ def absolute(pattern: str) -> str:
     path = Path(pattern.rstrip("/") or "/").absolute()
     if not is_utf8(str(path)):
         raise UsageError(
-            f"{pattern}: this is {str(path)!r}, whose name is not UTF-8: rename the folder, as keys and the "
+            f"{pattern}: this is {str(path)!r}, whose name is not UTF-8: rename the folder: keys and the "
             "manifest are UTF-8"
         )
     if os.path.exists(path):  # Path.exists raises an error for a name that is too long.
@@ -72,14 +72,14 @@ def _is_store_folder(path: str) -> bool:
 
 
 def refuse_links(directory: str) -> None:
-    """Refuses an output that is a local file, or has links, through which files elsewhere would be changed."""
+    """Raises UsageError for an output that is a local file, or has links that would change files elsewhere."""
     if not is_local(directory) or not os.path.exists(directory):
         return
     if not os.path.isdir(directory):
         raise UsageError(f"--output {directory}: this is a file; name a directory")
     for entry in filter(os.DirEntry.is_symlink, os.scandir(directory)):
         raise UsageError(
-            f"--output {directory}: {entry.name!r} is a link to {os.readlink(entry.path)}, where files "
+            f"--output {directory}: {entry.name!r} is a link to {os.readlink(entry.path)}, whose files "
             "would be changed; remove the link, or name another directory"
         )
 
@@ -122,7 +122,7 @@ def common_root(patterns: list[str]) -> str:
 
 
 def membership(folder: str) -> Callable[[str], bool]:
-    """A function that says whether a file lies in a folder, by whichever symlinks either is reached.
+    """A function that checks whether a file is in a folder, whatever symlinks lead to either.
 
     Args:
         folder: An absolute path; empty for a folder without files.
@@ -148,14 +148,14 @@ def is_seen(path: str, top: str, hidden: bool = False) -> bool:
 
 
 def leading(pattern: str) -> Callable[[str], bool]:
-    """A function of a folder below the fixed one of a pattern: may there be matches in it?
+    """A function that checks whether a folder below the fixed one of a pattern may have matches.
 
-    So one file is found without a walk through all folders beside it. The function is called only for
-    folders whose parent it accepted.
+    So one file is found without a walk through all neighbouring folders. The function is called only
+    for folders whose parent it accepted.
     """
     fixed = fixed_folder(pattern)
     parts = pattern[len(fixed) + 1 :].split("/")
-    # Only a single star stays within a name: `?` and `[!a]` match a slash, too.
+    # Only a single star stays within a name: `?` and `[!a]` also match a slash.
     simple = itertools.takewhile(lambda part: "**" not in part and not {*"?["} & {*part}, parts)
     within = list(simple)
     folders = [

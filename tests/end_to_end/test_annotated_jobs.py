@@ -164,5 +164,5 @@ def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys):
 def test_pixels_of_no_annotations_are_refused(tmp_path, capsys):
     write(tmp_path / "1.png", encoded(drawn(0, 1)[0], "PNG"))
     flags = ["--input", tmp_path, "--output", tmp_path / "o", "--annotations_of", "stored"]
-    message = "--annotations_of stored: this changes nothing without --boxes or --masks"
+    message = "--annotations_of stored: it has no effect without --boxes or --masks"
     refused(capsys, 2, message, "images", *flags)

@@ -161,6 +161,6 @@ def test_a_folder_with_a_packed_archive_is_refused_with_what_to_type(tmp_path, c
     pack(source / "x.tar.gz", [("2.jpg", photos(1)[0])])
     flags = ["--label", "none", "--output", tmp_path / "out"]
     message = (
-        r"x\.tar\.gz: a packed archive can only be read from its start: name such files with an"
+        r"x\.tar\.gz: a packed archive can only be read from its start: name such files with a"
     )
     refused(capsys, 2, message, "images", "--input", source, *flags)

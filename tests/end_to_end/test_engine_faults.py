@@ -175,13 +175,13 @@ def test_a_job_whose_driver_is_killed_keeps_others_out_and_ends_with_a_complete_
     run.driver.kill()
     run.driver.wait()
     assert main([*job[0], "--output", str(run.out), *flink.flags]) == 2
-    assert f"({run.id}) already, of an earlier command: {flink.address}" in capsys.readouterr().err
+    assert f"({run.id}) of an earlier command: {flink.address}" in capsys.readouterr().err
     for _ in waits(run):
         if (run.out / "manifest.json").exists():
             assert verify(str(run.out)).ok  # notes of its shards are deleted later
     assert run.state() == "FINISHED"
     assert main([*job[0], "--output", str(run.out)]) == 0  # It deletes the lease of the killed one.
-    assert "is complete: the same options" in capsys.readouterr().err
+    assert "is complete already, from the same options" in capsys.readouterr().err
     assert_undisturbed(run.out, job)
 
 
@@ -196,7 +196,8 @@ def test_a_killed_job_manager_is_one_line_and_the_same_command_resumes(flink, ru
     silent = f"Flink does not answer at {flink.address} (Connection refused)"
     assert any(line.startswith(f"{silent}; ") for line in lines)
     assert (
-        line.startswith(f"error: {silent}: the job ") and f"({run.id}) is lost, or out of" in line
+        line.startswith(f"error: {silent}: the job ")
+        and f"({run.id}) is lost or unreachable" in line
     )
     written = re.search(
         rf"(\d+) of {SHARDS} shards are written, and no dataset; start Flink, and", line

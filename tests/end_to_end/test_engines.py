@@ -134,7 +134,7 @@ def test_a_job_is_written_to_a_jar_and_runs_later_with_the_printed_line(
     command = [*flags, "--output", str(out), *flink.flags, f"--output_executable_path={jar}"]
     assert main(command) == 0
     said, line, _ = capsys.readouterr().err.splitlines()[-3:]
-    assert said == f"the job is in {jar}; nothing has run. It runs"
+    assert said == f"the job is in {jar}; nothing has run. To run it"
     assert not (out / "manifest.json").exists()
     home = {**os.environ, "FLINK_HOME": str(packages.flink())}
     subprocess.run(

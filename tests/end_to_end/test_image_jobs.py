@@ -32,7 +32,7 @@ def inputs(tmp_path):
 
 
 LINE = (
-    "images whose frames after the first are left out: 7; --frames all makes a record of each frame"
+    "images of which only the first frame was stored: 7; --frames all makes a record of each frame"
 )
 
 

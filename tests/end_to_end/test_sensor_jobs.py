@@ -85,7 +85,7 @@ def test_windows_of_files_of_every_kind_equal_those_of_numpy_and_stay_in_one_spl
     for split in ("train", "val"):
         assert_statistics(out, "signal", split)
     short = {
-        key: f"it has {len(array)} samples, a window has 60; --last_window pad keeps shorter recordings"
+        key: f"it has {len(array)} samples, expected at least 60; --last_window pad keeps shorter recordings"
         for key, array in arrays.items()
         if len(array) < 60
     }

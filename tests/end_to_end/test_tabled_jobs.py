@@ -71,7 +71,7 @@ def test_every_row_becomes_a_record_with_its_columns(tabled):
         assert (record["digit"].dtype, int(record["digit"])) == (np.int8, row["digit"])
         assert record["subject"].item().decode() == row["subject"]
     rejects = rejects_of(tabled)
-    assert list(rejects) == ["gone.png"] and rejects["gone.png"].startswith("there is no file '")
+    assert list(rejects) == ["gone.png"] and rejects["gone.png"].startswith("no file '")
 
 
 HELD = Path(__file__).parents[1] / "support" / "hugging_face"

@@ -243,5 +243,5 @@ def test_a_training_split_without_texts_has_no_tokens_to_learn(tmp_path, capsys)
     (tmp_path / "a.txt").write_text("".join(f"text {n}\n" for n in range(80)))
     flags = ["--input", tmp_path / "a.txt", "--tokens", "words"]
     flags += ["--splits", "train=0.0001,val=0.9999", "--output", tmp_path / "out"]
-    refused(capsys, 1, "the training split has no text to learn tokens from", "text", *flags)
+    refused(capsys, 1, "the training split has no text from which to learn tokens", "text", *flags)
     assert not (tmp_path / "out" / "manifest.json").exists()

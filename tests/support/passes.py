@@ -79,7 +79,7 @@ def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecon
     shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
     plan = Plan((shard,) * len(placement.splits.names)).pack()
     known = EncodingPlan(
-        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan, held=Kept()
+        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan, runs=Kept()
     )
     return FileSecondPass(known, job)
 

@@ -1,4 +1,4 @@
-"""Files that annotate one image each: where they are, and how they are read."""
+"""Finds and reads files that annotate one image each."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ LAYOUTS = {"voc": ("JPEGImages", "Annotations"), "yolo": ("images", "labels")}
 # A path inside an archive: that of the archive, and that of the member.
 _INSIDE = re.compile(r"(.*?\.(?:zip|tar))/(.+)", re.IGNORECASE | re.DOTALL)
 
-# Where a file is, as `Source.joined` has it: what it holds, its path, its size, when it was modified; of a
-# member of an archive also its location.
+# An entry of `Source.joined`: the content of a file, its path, its size, when it was modified, and for a
+# member of an archive its location.
 Entry = tuple[Any, ...]
 
 # The size of a file in bytes, and when it was modified, in nanoseconds since the epoch.
@@ -69,7 +69,7 @@ def _members(archive: str, _: Status | None) -> dict[str, Member]:
     """The members of an archive by name, read again only if its status has changed.
 
     Raises:
-        DataError: It is damaged: what it has lost would look like annotations that never were.
+        DataError: It is damaged: lost members would look like images without annotations.
         UsageError: It cannot be read.
     """
     try:
@@ -77,7 +77,7 @@ def _members(archive: str, _: Status | None) -> dict[str, Member]:
             return {member.name: member for member in members(file, archive_kind(archive) or "")}
     except RejectError as error:
         raise DataError(
-            f"{archive}: {error}; annotations behind the damage would be missing: make it again"
+            f"{archive}: {error}; annotations after the damage would be missing: make the archive again"
         ) from None
     except OSError as error:
         raise UsageError(f"{archive}: cannot be read: {error}") from None
@@ -113,7 +113,7 @@ def file_status(path: str) -> Status | None:
 
 
 class Statuses:
-    """The statuses of files: local ones are asked for one by one, folders in stores are listed once."""
+    """The statuses of files: local files are looked up one by one, folders in stores are listed once."""
 
     def __init__(self) -> None:
         self._folders: dict[str, dict[str, Status]] = {}
@@ -139,12 +139,12 @@ class AnnotationFiles(NamedTuple):
 
     Attributes:
         content: What the files hold.
-        flag: The flag that asks for them.
+        flag: The flag that names them.
         folder: The folder they are in; empty if they are next to the images, or where `layout` puts
             them.
         extension: Their extension, without the dot.
         layout: The name of a folder of images, and of the folder that replaces it in the path of
-            the file; None if there is no such convention.
+            the file; None without such a convention.
     """
 
     content: Content
@@ -154,10 +154,10 @@ class AnnotationFiles(NamedTuple):
     layout: tuple[str, str] | None = None
 
     def candidates(self, source: Source, path: str) -> list[str]:
-        """The paths at which the file of an image, given its path, may be, the likeliest first.
+        """The possible paths of an image's file, given the image's path, the likeliest first.
 
-        With a folder of their own: `folder/sub/name`, then `folder/name`. In an archive that holds images and
-        that folder, the folders of the images begin with one of their own, so all ends of `sub` are tried.
+        In a separate folder: `folder/sub/name`, then `folder/name`. In an archive with that folder and the
+        images, the images have a top folder too, so all ends of `sub` are tried.
         """
         if not self.folder:
             return [self._default_path(path)]
@@ -205,8 +205,8 @@ class AnnotationFiles(NamedTuple):
 
 def joined_reads(source: Source, content: Content | None = None) -> Iterator[Read]:
     """Yields the reads of the files that are joined to a source; of those with some content, if given."""
-    for held, path, size, _, *location in source.joined:
-        if content not in (None, held):
+    for found, path, size, _, *location in source.joined:
+        if content not in (None, found):
             continue
         if not location:
             yield Read(path, 0, EAGER_BYTES, size)
@@ -286,9 +286,9 @@ def check_shared(images: list[Source]) -> None:
         for content, file, *_ in source.joined:
             first_content, first_image = owners.setdefault(file, (content, source.file))
             if first_content != content:
-                raise UsageError(f"{file}: it cannot be {first_content} and {content} at once")
+                raise UsageError(f"{file}: it cannot be both {first_content} and {content}")
             if first_image != source.file:
                 raise UsageError(
-                    f"{file}: {first_image} and {source.file} would share it; lay such files out "
+                    f"{file}: {first_image} and {source.file} would share it; arrange such files "
                     "in folders as the images are"
                 )

@@ -1,4 +1,4 @@
-"""The annotations of images: the flags that name their boxes, captions and masks, and where these are."""
+"""The annotations of images: finds and reads their boxes, captions and masks, as flags name them."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ _IMAGES_CHECKED = 100
 
 @dataclass(frozen=True)
 class ImageAnnotations:
-    """Where boxes, captions and masks of images come from.
+    """The sources of boxes, captions and masks of images.
 
     Attributes:
         boxes: The format of the boxes; empty for none.
         boxes_path: The COCO file, the table, or the folder of VOC or YOLO files; empty for the usual place.
-        class_names: Names of the boxes' classes by id, as far as they are known before any image.
+        class_names: Names of the boxes' classes by id that are known before any image is read.
         captions: The format of the captions; empty for none.
         captions_path: The COCO file, the folder of text files, or the column.
         masks: The folder of masks; empty for none.
-        about: The pixels that boxes and masks are about.
+        about: The pixels to which boxes and masks refer.
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
-        unannotated: What becomes of images without an annotation.
+        unannotated: The treatment of images without an annotation.
         box_order: The order of the corners of boxes, and of the axes of keypoints.
-        in_pixels: Whether corners are pixels of images of which no size is stated.
+        in_pixels: Whether corners are in pixels of images whose size is not stated.
     """
 
     boxes: BoxFormat = ""
@@ -90,7 +90,7 @@ class ImageAnnotations:
 
     @property
     def details(self) -> bool:
-        """Whether more than the boxes of objects is asked for."""
+        """Whether masks or keypoints of objects are read, not only boxes."""
         return self.segmentation != "none" or bool(self.keypoints)
 
     @property
@@ -112,7 +112,7 @@ class ImageAnnotations:
 
     @functools.cached_property
     def _files(self) -> list[AnnotationFiles]:
-        """The files for each image that the flags ask for."""
+        """The files for each image, by the flags that name them."""
         files = []
         if self.boxes in ("voc", "yolo"):
             extension, layout = ("xml" if self.boxes == "voc" else "txt"), LAYOUTS[self.boxes]
@@ -147,7 +147,7 @@ class ImageAnnotations:
         if unlisted and self._files:
             flags = " and ".join(files.flag for files in self._files)
             raise UsageError(
-                f"{source.key}: {flags} do not go together with archives that are read "
+                f"{source.key}: {flags} cannot be read with archives that are read "
                 "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE and "
                 f"--captions {COLUMN}txt work as it is"
             )
@@ -205,8 +205,8 @@ class ImageAnnotations:
         first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
         if not first:
             raise UsageError(
-                "--input: all files belong to --boxes, --captions and --masks; keep those in a "
-                "folder of their own"
+                "--input: all files belong to --boxes, --captions and --masks; keep these in a "
+                "separate folder"
             )
         statuses = Statuses()
         images = [
@@ -242,15 +242,15 @@ class ImageAnnotations:
                     if (other := owners.setdefault(row, name)) != name:
                         entry = reversed_name(coco.names[row].decode()).decode()
                         raise UsageError(
-                            f"{flag}: its entry {entry!r} would annotate both {other} and {name}: write the "
-                            f"folders into its names, such as {other!r}"
+                            f"{flag}: its entry {entry!r} would annotate both {other} and {name}: add the "
+                            f"folders to its names, such as {other!r}"
                         )
 
     def turned_in_place(self, inputs: Inputs) -> tuple[int, int]:
-        """How many of the first images EXIF turns without changing their size, of how many opened.
+        """The number of first images that EXIF turns without changing their size, and of all that were opened.
 
-        For these, "auto" can only guess which pixels the annotations are about. Images in stores and
-        in `.tar.gz` files are not opened; nor are any if there is nothing to guess.
+        For these, "auto" can only guess to which pixels the annotations refer. Images in stores and
+        in `.tar.gz` files are not opened; without a guess to make, none are opened.
         """
         if self.about != "auto" or self.boxes == "yolo" or not (self.boxes or self.masks):
             return 0, 0
@@ -323,7 +323,7 @@ def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
     """The format of boxes, and the absolute path of their file or folder; empty without one.
 
     Raises:
-        UsageError: `--boxes` has another form.
+        UsageError: The value of `--boxes` is not valid.
     """
     kind, _, path = boxes.partition(":")
     if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
@@ -337,7 +337,7 @@ def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
     """The format of captions, and the absolute path of their file or folder, or their column.
 
     Raises:
-        UsageError: `--captions` has another form, or its file cannot be read.
+        UsageError: The value of `--captions` is not valid, or its file cannot be read.
     """
     kind, _, path = captions.partition(":")
     if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):
@@ -365,7 +365,7 @@ def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotatio
     """The annotations with the names of classes, and of keypoints, in their COCO file or table of boxes.
 
     Raises:
-        UsageError: The file cannot be read, or lacks what is asked for.
+        UsageError: The file cannot be read, or lacks the annotations that flags ask for.
     """
     path, segmentation = annotations.boxes_path, annotations.segmentation
     if annotations.boxes == "csv":
@@ -380,12 +380,12 @@ def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotatio
         raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
     if segmentation == "semantic" and len(names) > _MAX_MASK_CLASSES:
         raise UsageError(
-            f"--segmentation semantic: {len(names)} categories, and a mask has room for "
+            f"--segmentation semantic: found {len(names)} categories, but a mask has room for "
             f"{_MAX_MASK_CLASSES}; use --segmentation instances"
         )
     if keypoints and not coco.keypoint_names:
         raise UsageError(
-            f"--keypoints: no category in {path} names keypoints; name a file such as "
+            f"--keypoints: no category in {path} has keypoints; name a file such as "
             "person_keypoints_train2017.json with --boxes coco:FILE"
         )
     return replace(

@@ -1,4 +1,4 @@
-"""Boxes of objects in images, and how they move when an image is turned upright and resized."""
+"""Boxes of objects in images; moves them when an image is turned upright and resized."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from beam_jobs.errors import RejectError
 
 Resize = Literal["stretch", "fit", "crop"]
 
-# The pixels that annotations are about: those of the file, or those of the image after its EXIF
-# rotation; "auto" decides by the size that an annotation states.
+# The pixels to which annotations refer: those of the file, or of the image after its EXIF rotation;
+# "auto" compares the size that an annotation states.
 AnnotationsOf = Literal["auto", "stored", "upright"]
 
 # The order of the corners of a box; keypoints have the same axis first.
@@ -38,7 +38,7 @@ _NO_AREA = 1e-6
 
 
 class MissingError(RejectError):
-    """An image has no annotation of a kind that is asked for."""
+    """An image lacks an annotation that a flag asks for."""
 
 
 class Boxes(NamedTuple):
@@ -57,7 +57,7 @@ class Boxes(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """How a point of an image file becomes a point of the image that is written.
+    """Maps points of an image file to points of the image that is written.
 
     First the EXIF orientation is applied, then `scale * fraction + offset` on each axis.
 
@@ -93,7 +93,7 @@ class Geometry(NamedTuple):
         image_size: tuple[int, int] | None,
         resize: Resize,
     ) -> Geometry:
-        """The geometry of what `ImageJob` does to an image.
+        """The geometry of the operations of `ImageJob`.
 
         Args:
             stored: (height, width) of the file's pixels.
@@ -136,12 +136,12 @@ def letterbox(
 def move_boxes(
     boxes: Boxes, geometry: Geometry, about: AnnotationsOf = "auto"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Moves boxes to where their objects are in the image that is written.
+    """Moves boxes to the places of their objects in the image that is written.
 
     Args:
-        boxes: The boxes; without a size they are about the upright image if `about` is "auto".
+        boxes: The boxes; without a size they refer to the upright image if `about` is "auto".
         geometry: The image's geometry.
-        about: The pixels that the boxes are about.
+        about: The pixels to which the boxes refer.
 
     Returns:
         Corners y0, x0, y1, x1, float32 [m, 4] in 0..1, and their rows in `boxes`, int64 [m]. Boxes
@@ -166,13 +166,13 @@ def move_keypoints(
     geometry: Geometry,
     about: AnnotationsOf = "auto",
 ) -> np.ndarray:
-    """Moves keypoints to where they are in the image that is written.
+    """Moves keypoints to their places in the image that is written.
 
     Args:
         keypoints: y and x as fractions, and visibility, float64 [n, k, 3].
         size: The (height, width) of the annotated image in pixels.
         geometry: The image's geometry.
-        about: The pixels that the keypoints are about.
+        about: The pixels to which the keypoints refer.
 
     Returns:
         The same, float32 [n, k, 3]. Keypoints that are not labelled (visibility 0) or not in the image
@@ -192,7 +192,7 @@ def move_keypoints(
 
 
 def in_order(points: np.ndarray, order: BoxOrder) -> np.ndarray:
-    """Corners [..., 4] or keypoints [..., 3], which have y first, in an order."""
+    """Reorders corners [..., 4] or keypoints [..., 3], which have y first."""
     if order == "yxyx":
         return points
     return points[..., [1, 0, 3, 2] if points.shape[-1] == 4 else [1, 0, 2]]
@@ -205,14 +205,14 @@ def is_about_stored(
     about: AnnotationsOf = "auto",
     if_both_fit: AnnotationsOf = "stored",
 ) -> bool:
-    """Whether an annotation is about a file's pixels as stored, and not about the upright image.
+    """Whether an annotation refers to a file's pixels as stored, not to the upright image.
 
     Args:
         size: The (height, width) of the annotation in pixels; None if it states none.
         geometry: The image's geometry.
         subject: The annotation and its verb in the error, such as "its mask is".
-        about: The pixels that the annotation is about.
-        if_both_fit: The answer for "auto" if the size is that of both.
+        about: The pixels to which the annotation refers.
+        if_both_fit: The answer for "auto" if both have this size.
 
     Raises:
         RejectError: The annotation is about an image of another size.

@@ -1,6 +1,6 @@
 """The entries of COCO's lists: of a COCO file, from a stream of JSON events; or of a table with a row for each box.
 
-Known are the tables of TensorFlow's object detection tutorials, of Open Images, and their like.
+It knows the tables of TensorFlow's object detection tutorials, of Open Images, and similar ones.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MOST_OF_OTHERS, _DEPTH = 5, 2
 Events = Iterator[tuple[str, Any]]
 
 
-# Not `ijson.items`: it keeps the path to every value, so that 60 KB of brackets take 2 GB and ten
-# times as many all memory; and a pass for each list takes 1.4 times as long as this one.
+# Not `ijson.items`: it keeps the path to every value, so that 60 KB of brackets take 2 GB and 600 KB
+# exhaust memory; and a pass for each list takes 1.4 times as long as this one.
 def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (section, entry) for each entry of a file's lists; {} if the entry is not an object.
 
@@ -106,7 +106,7 @@ def _values(events: Events, event: str, room: int = 0) -> Any:
     return [*whole, "..."] if room < 0 and isinstance(whole, list) else whole
 
 
-# The names of columns, in lower case and without separators, that have a meaning.
+# The known names of columns, in lower case and without separators.
 _NAMES = {
     "file": "filename file imageid image imagename imagepath filepath path",
     "class": "class label labelname classname category categoryname",

@@ -1,4 +1,4 @@
-"""COCO's files, read as a stream into arrays, as the largest has 450 MB, and looked up by the names of images.
+"""COCO's files, read as a stream into arrays (the largest has 450 MB), and looked up by the names of images.
 
 Source: cocodataset.org/#format-data.
 """
@@ -41,11 +41,11 @@ class CocoAnnotations:
         corners: y0, x0, y1, x1 of the boxes as fractions of their image, float64 [boxes, 4].
         classes: The boxes' indices into `category_names`, int64 [boxes].
         crowds: Whether a box is that of a crowd, bool [boxes].
-        details: The segmentation and the keypoints of each box, as JSON; empty objects unless asked for.
+        details: The segmentation and the keypoints of each box, as JSON; empty objects unless requested.
         keypoint_names: The names of all keypoints.
         caption_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
         all_captions: The captions of all images.
-        unsized: "fractions" or "pixels", which the corners are, in a table that states no sizes.
+        unsized: The unit of corners, "fractions" or "pixels", in a table that states no sizes.
         kind: The kind of file, for errors.
     """
 
@@ -69,8 +69,8 @@ class CocoAnnotations:
 
         Args:
             file_name: The image's path. If the file has no image of this name, the image with the
-                longest end of this path as its name is meant; or else the only image whose own
-                path ends with it.
+                longest end of this path as its name is taken; or else the only image whose path
+                ends with it.
 
         Raises:
             RejectError: The file has no such image, gives it no size, or a box is not valid.
@@ -132,7 +132,7 @@ class CocoAnnotations:
         hint = ""
         if alike := self._rows_below(reversed_name(file_name).partition(b"/")[0]):
             other = reversed_name(self.names[alike[0]].decode()).decode()
-            hint = f"; it has {other!r}, name the folder above with --input"
+            hint = f"; it has {other!r}: give --input the folder above"
         raise MissingError(f"the {self.kind} has no image of this name{hint}")
 
     def _rows_below(self, name: bytes) -> range:
@@ -155,8 +155,8 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
 
     Args:
         path: The file.
-        details: Whether to read segmentations, keypoints and crowds. They are as large in memory as in
-            the file.
+        details: Whether to read segmentations, keypoints and crowds, which take as much memory as in the
+            file.
 
     Raises:
         UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
@@ -288,7 +288,7 @@ class _CocoLists:
         if names := tuple(map(str, keypoints)):
             if self._keypoint_names not in ((), names):
                 raise self._error(
-                    f"category {category} has other keypoints than the categories before it; a dataset "
+                    f"category {category} has other keypoints than earlier categories; a dataset "
                     "has one list of keypoints"
                 )
             self._keypoint_names = names
@@ -320,7 +320,7 @@ class _CocoLists:
         """The annotations of all entries, by image.
 
         Raises:
-            UsageError: There are no images, two have the same id or name, or an annotation names
+            UsageError: The file has no images, two have the same id or name, or an annotation names
                 an image or a category that does not exist.
         """
         if not self._ids:

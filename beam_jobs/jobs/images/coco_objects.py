@@ -1,6 +1,6 @@
 """The objects of an image in a COCO file: their keypoints, and masks of their polygons and run lengths.
 
-The pixels of masks are those that pycocotools gives. Source: `maskApi.c` in github.com/cocodataset/cocoapi.
+Masks have the same pixels as those of pycocotools. Source: `maskApi.c` in github.com/cocodataset/cocoapi.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _mask(value: Any, size: tuple[int, int]) -> np.ndarray:
 
 
 def _filled(counts: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The mask of run lengths that take turns outside and inside, column by column."""
+    """The mask of run lengths, alternately outside and inside, column by column."""
     height, width = size
     if counts.min(initial=0) < 0 or counts.sum() != height * width:
         raise RejectError(

@@ -1,4 +1,4 @@
-"""The features that annotations give a record, moved to where its image has them; masks are never interpolated."""
+"""The features of annotations, moved to their places in the record's image; masks are never interpolated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AnnotationReader:
     Attributes:
         annotations: Where they are.
         source: The image.
-        geometry: How its points have moved.
+        geometry: Maps its points.
         image_size: (height, width) of its masks; None keeps the image's own size.
         resize: How it gets its size.
         max_pixels: The most pixels of a mask file, and of the masks of all objects.
@@ -72,12 +72,12 @@ class AnnotationReader:
             height, width = self._mask_size
             return Image.new("L", (width, height))
         mask = read_mask(opened, self.max_pixels)
-        # YOLO's boxes state no size and are about the upright image, so a mask beside them is, too.
+        # YOLO's boxes state no size and refer to the upright image, so a mask with them does too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
         return self._moved(mask, tie)
 
     def _add_objects(self, record: Record) -> None:
-        """Adds the boxes of the objects in an image, and what is asked for besides."""
+        """Adds the boxes of the objects in an image, and their masks and keypoints if requested."""
         annotations, geometry = self.annotations, self.geometry
         annotated = annotations.found(annotations.boxes_of, self.source)
         boxes = annotated or Boxes(np.zeros((0, 4)), (), None)
@@ -140,7 +140,7 @@ class AnnotationReader:
         return self.image_size or self.geometry.upright
 
     def _moved(self, mask: Image.Image, tie: AnnotationsOf = "stored") -> Image.Image:
-        """A mask turned and resized as its image; `tie` are the pixels that it is about if its size fits both."""
+        """A mask, turned and resized like its image; `tie` are its pixels if its size fits both."""
         size = mask.height, mask.width
         if is_about_stored(size, self.geometry, "its mask is", self.annotations.about, tie):
             mask = turned(mask, self.geometry.orientation)
@@ -151,7 +151,7 @@ def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
     """The values of a mask file, as `mask_values` gives them.
 
     Raises:
-        RejectError: The file cannot be read, is too large, or its values are no classes.
+        RejectError: The file cannot be read, is too large, or its values are not classes.
     """
     try:
         with opened as file, open_image(file, max_pixels) as mask:

@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.packages import require
 
-# Pillow's names of the formats that are read, and those people know. Pillow recognises formats by their
+# Pillow's names of the formats that are read, and their usual names. Pillow recognises formats by their
 # content, whatever the name of a file, and would also open those that another program or handler decodes:
 # EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come
 # first; IM and TGA have no signature and accept nearly any file.
@@ -70,8 +70,7 @@ _BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a
 
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
-# Pillow warns of damaged animations and tags, with a line of its own source and without the name of
-# the file.
+# Pillow warns of damaged animations and tags with a line of its source, without the name of the file.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
@@ -128,7 +127,7 @@ def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
     Raises:
         RejectError: The image has more than `max_pixels`, or its format is not in `FORMATS`.
     """
-    # Pillow warns above its own limit, and refuses images of twice as many pixels.
+    # Pillow warns above its own limit, and rejects images of twice as many pixels.
     if max_pixels > (Image.MAX_IMAGE_PIXELS or max_pixels):
         Image.MAX_IMAGE_PIXELS = max_pixels
     try:
@@ -151,14 +150,14 @@ def _too_large(error: Image.DecompressionBombError, max_pixels: int) -> RejectEr
 
 @contextlib.contextmanager
 def decoding(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
-    """Opens an image file to decode it: whatever fails inside is a reject.
+    """Opens an image file to decode it: a file is rejected if anything fails in this context.
 
     Raises:
         RejectError: The file is not a complete image, or its image is too large.
     """
     try:
-        # Not its bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
-        # cache; 100 KB of fresh memory for each image took 7 % of all time.
+        # Not all bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
+        # cache; 100 KB of fresh memory for each image took 7% of all time.
         with open_image(file, max_pixels) as image:
             _check_decodable(image)
             yield image
@@ -174,7 +173,7 @@ def _check_decodable(image: Image.Image) -> None:
     """Checks that Pillow gives the right pixels of a TIFF or FITS file.
 
     Raises:
-        RejectError: It is of a kind of which Pillow gives an error that misleads, or wrong pixels.
+        RejectError: Pillow decodes such files to wrong pixels, or reports a misleading error.
     """
     if image.format not in ("TIFF", "FITS") or not (tiles := getattr(image, "tile", ())):
         return

@@ -84,16 +84,16 @@ class ImageJob(FilesInParts):
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
         channels: 1 for grayscale, 3 for RGB, 4 for RGBA.
-        encoding: "tensor", "raw" or "list" for pixels, "jpeg", "png", or "source" for the files' own bytes
-            up to the end of their image where readers decode them alike, else "jpeg" or "png".
+        encoding: "tensor", "raw" or "list" for pixels; "jpeg"; "png"; or "source" for the files' bytes up to
+            the end of the image if all readers decode them alike, else "jpeg" or "png".
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.
         jpeg_exact: Whether JPEGs are decoded at their full size before they are resized.
         frames: Whether the first frame of a file is a record, or every frame.
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
-        max_pixels: The most pixels of an image and of a mask; larger ones are rejects.
-        strip_metadata: Whether files that are kept lose EXIF, XMP and comments.
+        max_pixels: The most pixels of an image and of a mask; larger ones are rejected.
+        strip_metadata: Whether EXIF, XMP and comments are removed from files that are kept.
         image_info: Whether records have the size of their image and the name of its file.
         encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
@@ -259,10 +259,10 @@ class ImageJob(FilesInParts):
                 yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
     def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
-        """The current frame of an image as a record holds it, pixels [H, W, C] or a file, and how points have moved."""
+        """The current frame of an image as a record has it, pixels [H, W, C] or a file, and its geometry."""
         stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
-            image.load()  # a broken image is a reject in every encoding
+            image.load()  # a broken image is rejected in every encoding
             file.seek(0)
             if kept := kept_file(file.read(), self.strip_metadata):
                 return kept, Geometry(stored, 1)
@@ -294,7 +294,7 @@ class ImageJob(FilesInParts):
             image.draft(None, (height, width) if swapped else (width, height))
 
     def _wide(self, image: Image.Image, file: BinaryIO) -> np.ndarray:
-        """The upright pixels of an image for another dtype than uint8, float32 [H, W, C]."""
+        """The upright pixels of an image for dtypes other than uint8, float32 [H, W, C]."""
 
         def reopen() -> Image.Image:
             again = open_image(file, self.max_pixels)

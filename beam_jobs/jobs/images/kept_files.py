@@ -1,4 +1,4 @@
-"""JPEG and PNG files whose bytes a record keeps: up to the end of their image, and without metadata if asked for.
+"""JPEG and PNG files whose bytes a record keeps: up to the end of the image, and without metadata on request.
 
 Sources: https://www.w3.org/Graphics/JPEG/itu-t81.pdf (annex B) and https://www.w3.org/TR/png-3/.
 """
@@ -31,7 +31,7 @@ _MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
 
 _END, _PIXELS, _COMMENT, _APPLICATIONS = 0xD9, 0xDA, 0xFE, range(0xE0, 0xF0)
 
-# What applications store that pixels depend on: JFIF, a color profile, and Adobe's kind of colors.
+# Segments of applications on which pixels depend: JFIF, a color profile, and Adobe's color transform.
 _OF_PIXELS = {0xE0: b"", 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}
 
 # Where the further images of an MPO are, which are cut off.
@@ -49,9 +49,9 @@ def kept_file(data: bytes, strip_metadata: bool) -> bytes | None:
         strip_metadata: Whether to leave out EXIF, XMP, comments and other texts.
 
     Returns:
-        The bytes; None for a damaged file that other decoders may refuse. Of a PNG, Pillow stops once it has all
-        pixels, and ignores chunks that it does not know; TensorFlow's libpng refuses a file whose end is cut or
-        damaged, and unknown chunks that are marked as critical.
+        The bytes; None for a damaged file that other decoders may reject. Pillow stops reading a PNG once it has all
+        pixels, and ignores unknown chunks; TensorFlow's libpng rejects a file with a cut or damaged end, and unknown
+        chunks that are marked as critical.
     """
     is_png = data.startswith(_SIGNATURE)
     parts = list(_png_parts(data) if is_png else _jpeg_parts(data))
@@ -67,7 +67,7 @@ def kept_file(data: bytes, strip_metadata: bool) -> bytes | None:
 
 
 def _png_parts(data: bytes) -> Iterator[_Part]:
-    """Yields the chunks of a PNG up to its end, or up to one that is cut off or has a wrong checksum; then the end."""
+    """Yields the chunks of a PNG up to its end, or up to one that is cut off or fails its checksum; then the end."""
     at, name = len(_SIGNATURE), b""
     while at + 12 <= len(data) and name != b"IEND":
         length, name = struct.unpack_from(">I4s", data, at)

@@ -45,7 +45,7 @@ def readers_decode_alike(image: Image.Image, channels: int) -> bool:
 
 
 def encoding_of(file_format: str | None, channels: int) -> str:
-    """The encoding of an image whose file cannot be kept: as small as the file, or else without loss."""
+    """The encoding of an image whose file cannot be kept: JPEG if that is as small as the file, else PNG."""
     return "jpeg" if file_format in _LOSSY and channels != 4 else "png"
 
 
@@ -92,7 +92,7 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
 
 
 def turned(image: Image.Image, orientation: int) -> Image.Image:
-    """An image turned upright, as an EXIF orientation states."""
+    """Turns an image upright, as its EXIF orientation states."""
     image.getexif()[ORIENTATION] = orientation
     return ImageOps.exif_transpose(image)
 
@@ -103,7 +103,7 @@ def resized(
     resize: Resize,
     method: Image.Resampling,
 ) -> Image.Image:
-    """An image of another size.
+    """Resizes an image.
 
     Args:
         image: The image.
@@ -125,7 +125,7 @@ def resized(
 
 
 def encoded(image: Image.Image, encoding: str) -> np.ndarray | bytes:
-    """An 8-bit image as a record holds it.
+    """An 8-bit image as a record stores it.
 
     Returns:
         The bytes of a JPEG file for "jpeg" and of a PNG file for "png" and "source"; for any other
@@ -156,7 +156,7 @@ def compressed(pixels: np.ndarray, encoding: str) -> bytes:
 
 
 def to_png(pixels: np.ndarray) -> bytes:
-    """A PNG of 16 bits, which Pillow writes for gray alone.
+    """A PNG of 16 bits, which Pillow writes only for gray.
 
     Args:
         pixels: uint16 [height, width, 1, 3 or 4].
@@ -191,7 +191,7 @@ def mask_values(mask: Image.Image) -> Image.Image:
             raise RejectError(f"values up to {values.max()}, expected 0 to 255")
         return Image.fromarray(values.astype(np.uint8))
     raise RejectError(
-        f"an image of mode {mask.mode}, expected one value a pixel: gray or a palette; replace each color "
+        f"an image of mode {mask.mode}, expected one value per pixel: gray or a palette; replace each color "
         "by its class id"
     )
 
@@ -200,7 +200,7 @@ def parse_image_size(text: str) -> tuple[int, int] | None:
     """Parses `HEIGHTxWIDTH` in pixels into (height, width), and `none` into None.
 
     Raises:
-        UsageError: The text has neither form.
+        UsageError: The text is neither.
     """
     if text == "none":
         return None

@@ -1,4 +1,4 @@
-"""Files of Pascal VOC and YOLO with the boxes of one image, and files of class names."""
+"""Reads the boxes of one image from files of Pascal VOC and YOLO, and class names from files."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def yolo_boxes(data: bytes, names: Sequence[str]) -> Boxes:
         names: The names of the classes; if empty, their numbers are their names.
 
     Raises:
-        RejectError: A line has another form, its class has no name, or a number is not a fraction.
+        RejectError: A line is not valid, its class has no name, or a number is not a fraction.
     """
     _check_size(data)
     try:
@@ -179,7 +179,7 @@ def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
     else:
         names = [line.strip() for line in text.splitlines()]
     if not names:
-        raise UsageError(f"{path}: it names no class, expected a name per line")
+        raise UsageError(f"{path}: it has no class names, expected one per line")
     numbers: dict[str, int] = {}
     for number, name in enumerate(names):
         if not name:

@@ -122,7 +122,7 @@ class ReshardSecondPass(SecondPass):
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
         for examples in examples_of(self.spec, self.plan.rules, task):
-            if isinstance(encoder, RecordEncoder):  # It has a mapper.
+            if isinstance(encoder, RecordEncoder):  # The encoder has a mapper.
                 yield self._mapped(examples, encoder)
             else:
                 yield self._kept(examples, encoder)
@@ -138,7 +138,7 @@ class ReshardSecondPass(SecondPass):
         )
 
     def _kept(self, examples: Examples, counter: RecordCounter) -> EncodedRecords:
-        """Those of some Examples that fit the schema, and the others as rejects."""
+        """The Examples that fit the schema, and the others as rejects."""
         data = examples.batch.data
         values, errors = self._fit.check(data, examples.starts, examples.stops)
         late = []
@@ -213,7 +213,7 @@ def _sketch(
 
 
 def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:
-    """What is compared of a serialized record; None if it cannot be decoded."""
+    """The compared values of a serialized record; None if it cannot be decoded."""
     try:
         return near.value_of(decoder.decode(data))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The spec of the reshard job, and the Examples in the files of a task, the same ones in every pass."""
+"""The spec of the reshard job, and the Examples in the files of a task, which every pass reads alike."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Examples(NamedTuple):
     """The Examples of a batch of records that have a split.
 
     Attributes:
-        chunk: Where the records are.
+        chunk: The place of the records.
         batch: The records.
         before: The number of Examples of the task before these.
         keys: The keys in UTF-8.
@@ -126,7 +126,7 @@ def _frame_batches(spec: ReshardSpec, chunk: Chunk) -> Iterator[FrameBatch]:
 def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Examples]:
     """Yields the Examples of a task, in order, without those that are dropped.
 
-    Whether their bytes are Examples is not known yet, unless a feature decides their splits.
+    Their bytes are not checked yet, unless a feature names their splits.
     """
     dropped, before = task.dropped_rows, 0
     for chunk, batch in batches_of(spec, task):
@@ -154,8 +154,8 @@ def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Ex
         ]
         placed = np.delete(np.arange(len(rows)), list(without))
         low, high = np.searchsorted(dropped, [before, before + len(placed)])
-        gone = placed[dropped[low:high] - before]
-        kept = np.setdiff1d(placed, gone)
+        without = placed[dropped[low:high] - before]
+        kept = np.setdiff1d(placed, without)
         yield Examples(
             chunk,
             batch,
@@ -165,7 +165,7 @@ def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Ex
             starts[rows[kept]],
             stops[rows[kept]],
             rejects,
-            splits[gone],
+            splits[without],
         )
         before += len(placed)
 

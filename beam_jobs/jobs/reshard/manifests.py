@@ -1,4 +1,4 @@
-"""Reads what manifests and schema files state about TFRecord files, before any record is read."""
+"""Reads manifests and schema files of TFRecord files, before any record is read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ MAX_TEXT_BYTES = 256 << 20
 # The name of a shard: of `train-00000-of-00008.tfrecord`, or `mnist-train.tfrecord-00000-of-00008`.
 _SHARD = re.compile(r"(.+?)(\.tfrecords?)?-\d+-of-\d+\b.*")
 
-# Path -> the content of a file beside shards, on disk or in an archive.
+# Path -> the content of a file next to shards, on disk or in an archive.
 ReadText = Callable[[str], bytes]
 
-# Folder -> its manifest, why that is broken, or None without one.
+# Folder -> its manifest, why the manifest is broken, or None without one.
 Manifests = Mapping[str, Manifest | str | None]
 
 
@@ -44,8 +44,8 @@ class InputSplits(NamedTuple):
 
     Attributes:
         names: The splits in the order of the manifests; empty if no file belongs to one.
-        lone: Why some file belongs to none, although there is a manifest; empty if all do.
-        suggested: What the names of shards begin with, sorted, if there is no manifest.
+        lone: Why a file belongs to no split although there is a manifest; empty if all belong to one.
+        suggested: The beginnings of the names of shards, sorted, if there is no manifest.
     """
 
     names: tuple[str, ...] = ()
@@ -62,13 +62,13 @@ def place_of(path: str) -> tuple[str, str]:
 
 
 def read_text(path: str) -> bytes:
-    """The content of a file beside shards; raises OSError if it is missing or unreadable."""
+    """The content of a file next to shards; raises OSError if it is missing or unreadable."""
     with open_file(path) as file:
         return file.read(MAX_TEXT_BYTES)
 
 
 def manifests_in(folders: Collection[str], read: ReadText = read_text) -> Manifests:
-    """Reads the manifests in some folders, once for all who ask."""
+    """Reads the manifests in some folders, each once."""
     return {folder: _manifest_in(folder, read) for folder in sorted(folders)}
 
 
@@ -87,7 +87,7 @@ def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
 
 
 def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> InputSplits:
-    """The splits of input files, which the manifests beside them list.
+    """The splits of input files, which the manifests next to them list.
 
     Args:
         files: Directory of a dataset -> the paths of the files in it; see `place_of`.
@@ -112,7 +112,7 @@ def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> Inp
 
 
 def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | None:
-    """The folder and the manifest that describe all records; None if records must be read for that.
+    """The folder and the manifest that describe all records; None if the records must be read.
 
     Args:
         manifests: The manifests in the folders of the records.
@@ -140,7 +140,7 @@ def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | 
         if _meanings(other) != _meanings(known) or not (given or other.schema == known.schema):
             raise UsageError(
                 f"--input: {first} and {folder} differ in features, labels or tokens, so the same number "
-                "would mean two things: reshard them one by one"
+                "would have two meanings: reshard them one by one"
             )
     if given:
         return first.rpartition("/")[0], known
@@ -157,13 +157,13 @@ def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | 
 
 
 def _meanings(manifest: Manifest) -> tuple[object, ...]:
-    """What numbers in the records stand for: classes, words and subwords."""
+    """The meaning of numbers in the records: the names of classes, and tokens."""
     tokens = {name: file.crc32c for name, file in manifest.files.items()}
     return manifest.label_names, {n: c for n, c in manifest.class_names.items() if c}, tokens
 
 
 def tokens_of(folder: str, manifest: Manifest, read: ReadText) -> tuple[tuple[bytes, ...], str]:
-    """All words by id, and the text of the tokenizer, which the files in a dataset's folder hold; empty without.
+    """All words by id, and the text of the tokenizer, from the files in a dataset's folder; empty without these.
 
     Raises:
         OSError, ValueError, RejectError: A file is missing, damaged, or not the one that the manifest lists.
@@ -184,7 +184,7 @@ def tokens_of(folder: str, manifest: Manifest, read: ReadText) -> tuple[tuple[by
 
 
 def read_schema(path: str) -> Manifest:
-    """The manifest in a file; or one without splits, of the schema or the object with the key `schema` in it.
+    """The manifest in a file; or one without splits, if the file has only a schema.
 
     Raises:
         UsageError: The file has no schema, or one of its dtypes needs a package that is not installed.

@@ -1,4 +1,4 @@
-"""The values of an Example of any form, whether they fit a schema, and which schema would hold them."""
+"""Parses any Example, checks whether it fits a schema, and finds a schema that fits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _GRAY_MODES = ("1", "L", "LA", "I", "I;16")
 
 _COMPANION = "/shape"
 
-# What to do with records for which no schema is wide enough.
+# The advice if no schema fits all records.
 _AGREE = "; all records of a dataset must agree: narrow --input"
 
 # The kind of a list in one record, empty for none, and its values: views of
@@ -154,8 +154,8 @@ class RecordFit:
     Args:
         schema: The features that are written.
         keeps: Which features of a record are written.
-        learned: Whether the schema was learned from other records. Then texts and images are looked at, a record may
-            have no other features, and the reason says which `--schema` would hold all records.
+        learned: Whether the schema was learned from other records. Then texts and images are checked, a record may
+            not have other features, and the reason names a `--schema` that would fit all records.
     """
 
     def __init__(self, schema: Schema, keeps: Keeps, learned: bool) -> None:
@@ -173,7 +173,7 @@ class RecordFit:
     ) -> tuple[dict[str, list[Any]], dict[int, str]]:
         """The values of some records by feature, and why others do not fit, by row.
 
-        The values of a record that does not fit mean nothing.
+        The values of a record that does not fit are undefined.
 
         Args:
             data: uint8 [n], the records with their framing.
@@ -221,7 +221,7 @@ class RecordFit:
         return f"feature {name!r} ({feature}): {wrong}" if wrong else ""
 
     def _cure(self, name: str, feature: Feature, record: memoryview) -> str:
-        """What to do if a record does not fit a feature that others have."""
+        """The advice for a record that does not fit a feature of others."""
         fitting = (one for one in _wider(feature) if not self._feature_error(name, one, record))
         wider = next(fitting, None)
         return _give(name, wider) if wider else _AGREE
@@ -250,7 +250,7 @@ class RecordFit:
 
 
 def value_error(feature: Feature, value: Any) -> str:
-    """Why a decoded value is no text or no image of its feature, which decoding does not check; else empty."""
+    """Why a decoded value is not the text or image of its feature, which decoding does not check; else empty."""
     one = feature.step or feature
     if one.codec.is_text:
         texts = [value] if isinstance(value, bytes) else np.ravel(value).tolist()
@@ -258,7 +258,7 @@ def value_error(feature: Feature, value: Any) -> str:
     for image in (value if feature.step else [value]) if one.is_image else ():
         format_ = image_format(image)
         if not format_ or one.encoding not in ("source", format_):
-            return f"found {format_ or 'no JPEG or PNG'}"
+            return f"found {format_ or 'neither JPEG nor PNG'}"
         if one.shape[2] == 1 and not is_gray(image):
             return "found an image with colours"
     return ""
@@ -274,7 +274,7 @@ def _give(name: str, feature: Feature) -> str:
 
 
 def _wider(feature: Feature) -> Iterator[Feature]:
-    """Yields features that hold all values of a feature, and more."""
+    """Yields wider features, which fit all values of a feature, and more."""
     one = feature.step or feature
     wider: list[tuple[str, tuple[int | None, ...], str]]
     wider = [(one.dtype, (None,) * len(one.shape), one.encoding)]

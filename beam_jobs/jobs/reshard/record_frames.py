@@ -89,7 +89,7 @@ Stream = io.BufferedReader | gzip.GzipFile
 def decompressed(file: io.BufferedReader) -> Stream:
     """The file itself, or its decompressed content if it is GZIP.
 
-    The content decides, not the file's name. A first record of 35,615 bytes begins with the same two
+    The content is checked, not the file's name. A first record of 35,615 bytes begins with the same two
     bytes as GZIP, but its length has a checksum.
 
     Args:
@@ -115,9 +115,8 @@ def frame_batches(
 ) -> Iterator[FrameBatch]:
     """Yields the records of a file, a few megabytes at a time.
 
-    Damaged data costs its record alone. After a damaged length the next record cannot be found, so
-    the rest of the file counts as one broken record. So does a rest that cannot be read or
-    decompressed.
+    Damaged data costs only its record. After a damaged length the next record cannot be found, so the
+    rest of the file counts as one broken record, as does a rest that cannot be read or decompressed.
 
     Args:
         file: A file positioned at `start`.
@@ -150,16 +149,16 @@ def frame_batches(
         if len(sizes) or broken:
             yield FrameBatch(buffer, sizes, good, number, offset, broken)
         rest = data[used:].copy()
-        # At most twice of what is there, since a length does not prove that so much data follows.
+        # At most twice the data so far, because a length does not prove that so much data follows.
         room = max(_BLOCK_BYTES, min(needed, 2 * len(rest)))
         offset, number = offset + used, number + len(sizes)
 
 
 def _read_into(file: Stream, room: memoryview) -> tuple[int, str]:
-    """Fills some memory: the number of bytes read, and the error that ended it before, if any."""
+    """Fills a buffer; returns the number of bytes read, and the error that stopped it early, if any."""
     count = 0
     try:
-        # One read of the file at a time: if a longer one failed near its end, all would be lost.
+        # Small reads: if a long one failed near its end, all of it would be lost.
         while count < len(room) and (read := file.readinto1(room[count:])):
             count += read
     except (OSError, EOFError, zlib.error, RejectError) as error:

@@ -1,10 +1,10 @@
 """Cuts large TFRecord files by bytes, finds the records in each range, and numbers them.
 
-Nothing in a TFRecord file marks where a record begins but the checksum of its length. So a range begins
-with the first header whose checksum fits, and from which one intact header follows another to the end
-of the range. If the records of all ranges follow each other from the first byte of the file to its last
-one, they are those that are found from its front. If they do not, the file is compressed or damaged, or
-its records hold TFRecord files themselves: it is read from its front, as a small one is.
+In a TFRecord file only the checksum of its length marks where a record begins. So a range begins with
+the first header whose checksum fits, and from which one intact header follows another to the end of the
+range. If the records of all ranges follow each other from the first byte of the file to the last, they
+are the same as when the file is read from its front. If not, the file is compressed or damaged, or its
+records contain TFRecord files: it is read from its front, like a small one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RANGE_BYTES = 32 << 20
 
 _BLOCK_BYTES = 4 << 20
 
-# A length below 2 GiB, and its checksum. That of a length, also of 0, is not 0, as what follows a zero among zeros is.
+# A length below 2 GiB, and its checksum, which is never 0, so that zeros are not taken for headers.
 _HEADER = re.compile(rb"(?=([\s\S]{3}[\x00-\x7f]\0{4}(?!\0{4})[\s\S]{4}))")
 
-# Headers that other headers do not follow, before a range counts as damaged.
+# A range counts as damaged after this many headers that no other header follows.
 _TRIES = 8
 
 
@@ -39,7 +39,7 @@ def count_records(inputs: Inputs, chunk: Chunk) -> RangeCount:
     start, end, limit = chunk.start, chunk.end, inputs.max_bytes
     try:
         with inputs.stream(chunk.source) as file:
-            # The first record of a file is nowhere else.
+            # The first record can only begin here.
             begins = _headers(file, start, end, limit) if start else iter([0])
             for begin in itertools.islice(begins, _TRIES):
                 if followed := _follow(file, begin, end, limit):
@@ -53,7 +53,7 @@ def count_records(inputs: Inputs, chunk: Chunk) -> RangeCount:
 
 
 def _headers(file: BinaryIO, start: int, end: int, limit: int) -> Iterator[int]:
-    """Yields where a record may begin in a range: the bytes there have the form of a header."""
+    """Yields the places in a range where bytes have the form of a header, so that a record may begin there."""
     for at in range(start, end, _BLOCK_BYTES):
         file.seek(at)
         block = file.read(min(_BLOCK_BYTES, end - at) + HEADER_BYTES - 1)

@@ -60,24 +60,24 @@ _KEY = "key"
 # The feature that a vocabulary or tokenizer describes.
 _TOKENS = "tokens"
 
-# Other files that are found beside TFRecord files.
+# Other files that are found next to TFRecord files.
 _NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".done", ".json", ".jsonl", ".txt", ".md", ".csv")
 
 
 @dataclass(frozen=True)
 class ReshardJob(ReshardSpec, Job):
-    """A reshard job: what it reads, and the passes over it."""
+    """A reshard job: its inputs, and the passes over them."""
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields the files that match a pattern, except indexes and texts beside shards."""
+        """Yields the files that match a pattern, except indexes and texts next to shards."""
         for source in self.inputs.sources(pattern, limit):
             if _has_records(source):
                 yield source
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the ranges of a large file, or the whole of a small one or a member of an archive."""
-        alone = source.location is None and not source.error
-        if alone and source.size > 2 * RANGE_BYTES:
+        whole_file = source.location is None and not source.error
+        if whole_file and source.size > 2 * RANGE_BYTES:
             return byte_ranges(source, RANGE_BYTES)
         return super().chunks(source)
 
@@ -97,8 +97,8 @@ class ReshardJob(ReshardSpec, Job):
         """The schema, which a flag needs before any record is read."""
         if not self.given:
             raise UsageError(
-                f"{needs} to know the features of the records: there is no manifest.json beside them; "
-                "give a --schema"
+                f"{needs} to know the features of the records, but no manifest.json is next to them: "
+                "add --schema"
             )
         return self.given
 
@@ -135,7 +135,7 @@ class ReshardJob(ReshardSpec, Job):
 
         Args:
             guess: The facts learned from the first records of each file.
-            needed: The features that decide the splits.
+            needed: The features that determine the splits.
 
         Raises:
             UsageError: The records contradict each other, no feature is kept, or a feature named by
@@ -162,22 +162,22 @@ def reshard_job(
 
     Args:
         inputs: The files.
-        schema: A file with the schema; empty to take it from the manifests beside the files or to
+        schema: A file with the schema; empty to take it from the manifests next to the files or to
             learn it.
         keep: The features to keep; all if empty.
         drop: The features to drop.
 
     Raises:
-        UsageError: There are no TFRecord files, the schema cannot be read, or manifests disagree.
+        UsageError: No input is a TFRecord file, the schema cannot be read, or manifests disagree.
     """
     files: dict[str, list[str]] = {}
-    beside: dict[str, Source] = {}
+    companions: dict[str, Source] = {}
     for pattern in inputs.patterns:
         for source in inputs.sources(pattern):
             path = inputs.path(source.key)
             folder, name = place_of(path)
             if source.archive and name.rpartition("/")[2] in (MANIFEST, VOCABULARY, TOKENIZER):
-                beside[path] = source
+                companions[path] = source
             if not _has_records(source):
                 continue
             if source.packed:
@@ -193,9 +193,9 @@ def reshard_job(
         )
 
     def read(path: str) -> bytes:
-        if path not in beside:
+        if path not in companions:
             return read_text(path)
-        with inputs.stream(beside[path]) as file:
+        with inputs.stream(companions[path]) as file:
             return file.read(MAX_TEXT_BYTES)
 
     manifests = manifests_in(files, read)

@@ -24,8 +24,8 @@ from readers.format.schema import Feature, Schema
 
 Shape = tuple[int | None, ...]
 
-# Records of each file, or of each range of a large one, that the schema is learned from. It takes 15 to
-# 110 µs a record, as long as the rest of the job, and shows what 1 of 100 records has: 0.7 % of files miss it.
+# The schema is learned from this many records of each file, or of each range of a large one. It takes 15 to
+# 110 µs per record, as long as the rest of the job, and 0.7% of files miss a feature that 1 of 100 records has.
 LEARNED = 500
 
 # More different names than this are data, not names.
@@ -36,7 +36,7 @@ _MAX_RANK = 254
 
 _SHAPE = "/shape"
 
-# Of byte strings, what is counted of tensors begins with this, before their dtype.
+# Precedes the dtype in the counts of tensors among byte strings.
 _TENSOR = "tensor "
 
 _ONE_BYTES_VALUE = Feature("string", (), "list")
@@ -44,13 +44,13 @@ _ONE_BYTES_VALUE = Feature("string", (), "list")
 
 @dataclass
 class FeatureGuess:
-    """Facts about a feature, or the steps of a feature list, of some records; the order in which they merge is irrelevant.
+    """Facts about a feature, or the steps of a feature list, of some records; they may be merged in any order.
 
     Attributes:
         counts: How often something was seen: lists of a kind, empty ones included; "filled" lists; byte strings
             ("values"), and those that are "text", "jpeg", "png", "coloured" images, or tensors of a dtype. Of lists
             `<name>/shape`, those that are the shape "of list" or "of tensor", or the rows "of sequence", of `<name>`,
-            and those with values "beside" them. Of feature lists, the "records" that have one, and "steps".
+            and those "paired" with values of `<name>`. Of feature lists, the "records" that have one, and "steps".
         shapes: The common shape of some arrays: None for a size that differs; None in place of all if ranks differ.
             Of each "list", "tensor" and list `<name>/shape` ("sizes"); of each record, the number of "steps".
     """
@@ -75,11 +75,11 @@ class FeatureGuess:
                 self.counts[_TENSOR + tensor[0]] += 1
                 self._add_shape("tensor", tensor[1])
 
-    def add_sizes(self, sizes: list[int], beside: Values | None) -> None:
+    def add_sizes(self, sizes: list[int], values: Values | None) -> None:
         """Compares a list `<name>/shape`, which is not empty, with `<name>` in the same record, if it has that."""
-        kind, items = beside or ("", ())
+        kind, items = values or ("", ())
         self._add_shape("sizes", tuple(sizes))
-        self.counts["beside"] += len(items) > 0
+        self.counts["paired"] += len(items) > 0
         possible = len(sizes) <= _MAX_RANK and min(sizes) >= 0
         self.counts["of list"] += possible and math.prod(sizes) == len(items)
         types = [tensor_type(value) for value in items] if kind == "bytes" else []
@@ -118,7 +118,7 @@ class FeatureGuess:
 
     @property
     def tensor(self) -> Feature | None:
-        """The feature of tensors in every record; None if some are none, or their dtypes or ranks differ."""
+        """The feature of tensors in every record; None if some values are not tensors, or dtypes or ranks differ."""
         shape, dtypes = self.shapes.get("tensor"), [n for n in self.counts if n.startswith(_TENSOR)]
         if shape is None or [self.counts[dtype] for dtype in dtypes] != [self.counts["values"]]:
             return None
@@ -149,9 +149,9 @@ class FeatureGuess:
         return Feature(step.dtype, (*(length or (None,)), *step.shape), f"{step.encoding} steps")
 
     def with_sizes(self, sizes: FeatureGuess, records: int) -> Feature | None:
-        """The schema entry if its shapes are in `<name>/shape`; None if that holds something else."""
+        """The schema entry if `<name>/shape` has its shapes; None if it has other values."""
         feature, tensor, counts = self.feature(records), self.tensor, sizes.counts
-        if list(sizes.kinds) != ["int64"] or counts["beside"] < self.counts["filled"]:
+        if list(sizes.kinds) != ["int64"] or counts["paired"] < self.counts["filled"]:
             return None
         every = {
             name
@@ -176,7 +176,7 @@ class FeatureGuess:
 
 
 def _rows_of(tensors: list[tuple[str, tuple[int, ...]]]) -> list[int]:
-    """What the encoding `sequence` stores of tensors: of each its bytes and its shape; nothing of texts."""
+    """The values that the encoding `sequence` stores: the bytes and the shape of each tensor; none of texts."""
     return [
         number
         for dtype, shape in tensors
@@ -239,7 +239,7 @@ class SchemaGuess(Divisible):
             for name, guess in theirs.items():
                 self._entry(ours, name).merge(guess)
 
-    add = merge  # As a `Learner`.
+    add = merge  # The name in `Learner`.
 
     def elements(self) -> Iterator[SchemaGuess]:
         """Yields itself, as a `Learner`."""
@@ -275,13 +275,13 @@ class SchemaGuess(Divisible):
         A list of numbers is a scalar or has a fixed length if all records have the same number of
         values; otherwise, or if it is missing in some, it has any length. One byte string in each
         record is a tensor, an image or a text, if all are, otherwise bytes; several are a list. An
-        int64 list `<name>/shape` that holds the shape of `<name>` in every record is not a feature
-        of its own. If it holds something else, a tensor of unknown sizes stays bytes, so that both
-        can be read.
+        int64 list `<name>/shape` with the shape of `<name>` in every record is not a separate
+        feature. If it has other values, a tensor of unknown sizes stays bytes, so that both can be
+        read.
 
         Raises:
-            UsageError: Records contradict each other, or have no feature; or a list of any length
-                comes with a `<name>/shape` that is not its shape, but that readers take for it.
+            UsageError: Records contradict each other, or have no feature; or `<name>/shape` is not
+                the shape of a list of any length, but readers would take it for that.
             DataError: None of the records is an Example.
         """
         if self.broken and not self.records:

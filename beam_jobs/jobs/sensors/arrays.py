@@ -24,7 +24,7 @@ def check_series(arrays: Mapping[str, np.ndarray]) -> None:
     """Checks that arrays have a first axis.
 
     Raises:
-        RejectError: One is a single number.
+        RejectError: An array is a single number.
     """
     series = [name for name, array in arrays.items() if array.ndim]
     if single := [name for name in arrays if name not in series]:
@@ -33,7 +33,7 @@ def check_series(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def fill_missing(array: np.ndarray, policy: NanPolicy) -> np.ndarray:
-    """The array with its NaN and infinite values treated as the policy states.
+    """The array after NaN and infinite values are treated as the policy states.
 
     Args:
         array: [time, ...] of any dtype; all dimensions but the first are channels.
@@ -106,7 +106,7 @@ def prepare_array(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def no_tensor(dtype: np.dtype) -> RejectError:
-    """The error about an array that no tensor can hold."""
+    """The error about an array that cannot be a tensor."""
     what = f"text ({dtype})" if dtype.kind in "US" else f"dtype {dtype}"
     return RejectError(f"{what} cannot be stored as a tensor")
 
@@ -136,7 +136,7 @@ def convert_array(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def note_rounded(array: np.ndarray) -> tuple[str, ...]:
-    """A remark about a float64 array if float32 makes neighbours equal that differ."""
+    """A remark about a float64 array if different neighbours become equal in float32."""
     with np.errstate(over="ignore", invalid="ignore"):
         lost = (np.diff(array.astype(np.float32), axis=0) == 0) & (np.diff(array, axis=0) != 0)
     lost &= abs(array[1:]) > _EXACT_IN_FLOAT32
@@ -157,7 +157,7 @@ def fits_feature(value: Any, feature: Feature) -> bool:
         part = Feature(feature.dtype, feature.shape[1:], "tensor")
         return feature.is_sequence and all(fits_feature(array, part) for array in value)
     array: np.ndarray = value
-    # The name of a dtype takes ten times as long as the comparison that nearly always decides.
+    # Comparing names of dtypes takes ten times as long, and is rarely needed.
     same = array.dtype == numpy_dtype(feature.dtype) or array.dtype.name == feature.dtype
     return same and fits(feature.shape, array.shape)
 

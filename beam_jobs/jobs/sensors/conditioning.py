@@ -1,4 +1,4 @@
-"""What recordings become before they are cut into records: missing values, one rate, and lengths of time."""
+"""Prepares recordings before they are cut into records: missing values, one rate, and lengths of time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
-# The feature that holds the share of samples that were interpolated, not measured.
+# The feature with the share of samples that were interpolated, not measured.
 FILLED = "filled"
 
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
@@ -82,7 +82,7 @@ class Span:
             return int(self.amount)
         if rate is None:
             raise UsageError(
-                f"{self.source}: the recordings do not state how many samples a second has; add "
+                f"{self.source}: the recordings do not state their sampling rate; add "
                 "--rate 50Hz if they are evenly spaced, or --resample, or give a number of samples"
             )
         return max(1, round(self.amount * rate))
@@ -100,7 +100,7 @@ class Conditioning:
         window: Length of each record; None for whole recordings.
         stride: Distance from the start of one window to the next; None for whole recordings.
         sequence: Whether all pieces of a recording become one record.
-        pad: Whether the samples after the last whole window become a window that zeros complete.
+        pad: Whether the samples after the last whole window become a window padded with zeros.
         max_bytes: The most bytes that a result of these steps may take.
     """
 

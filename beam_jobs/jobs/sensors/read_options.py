@@ -1,4 +1,4 @@
-"""How files are read: the options, and the arrays and columns that they choose."""
+"""The options for reading files, and the arrays and columns that they choose."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
-# Names that loggers give to times, and pandas to the numbers of rows.
+# The usual names of times in logs, and of row numbers in pandas.
 _TIME = re.compile(
     r"(?:t|time|timestamps?|date|date[ _]?time|epoch|elapsed|unix[ _]?time)"
     r"(?:[ _-](?:s|sec|seconds|ms|us|ns|utc)|\s*[\[(].*[\])])?",
@@ -33,20 +33,19 @@ class ReadOptions:
         columns: The channels to read from tables, in this order; if empty, every column of a table of
             text, or every numeric column of one with dtypes, except those below, times and row
             numbers.
-        drop_columns: Columns that every file has and that are no channels.
-        metadata_columns: Columns that are no channels in the files that have them.
+        drop_columns: Columns that every file has and that are not channels.
+        metadata_columns: Columns that are not channels in the files that have them.
         time_column: The column of sample times; "" without one.
         time_unit: The unit of times that are plain numbers.
-        times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows with
-            the time of the row before, "sort" sorts rows by time first.
+        times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows that
+            repeat the previous time, "sort" sorts rows by time first.
         delimiter: The character between the columns of tables of text; "" to recognise it.
         encoding: The encoding of tables of text, a name from `encoding_name`.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
         mono: Whether the channels of audio become one, their mean.
-        own_columns: Columns and arrays that are no channels and no arrays of records, but state labels
-            and other metadata.
-        recording_column: The one of these that says which recording a row belongs to; "" if a file
-            is one recording.
+        own_columns: Columns and arrays with labels and other metadata, which are neither channels nor
+            arrays of records.
+        recording_column: One of these, with the recording of each row; "" if a file is one recording.
         max_bytes: The most bytes that the arrays of a recording may take.
     """
 
@@ -79,13 +78,13 @@ def choose_arrays(names: Iterable[str], options: ReadOptions) -> list[str]:
 
 
 class Layout(NamedTuple):
-    """Which columns of a table are read, by their places.
+    """The columns of a table to read, by their places.
 
     Attributes:
         channels: The channels of the signal.
         time: The times of the samples; None without `ReadOptions.time_column`.
         own_columns: The columns of `ReadOptions.own_columns`, by name.
-        notes: Remarks about columns that are left out by name alone, or are in the metadata, too.
+        notes: Remarks about columns that are left out only because of their names, or are in the metadata too.
     """
 
     channels: list[int]
@@ -102,8 +101,8 @@ def lay_out(
 ) -> Layout:
     """The columns of a table that are read.
 
-    The channels are `options.columns`; without it all columns of numbers but those that `options`
-    names otherwise, those called like times, and those called like the numbers of rows.
+    The channels are `options.columns`; without it all columns of numbers except those that `options`
+    names otherwise, and those with names of times or row numbers.
 
     Args:
         names: The names of the columns; empty if they have none.
@@ -130,7 +129,7 @@ def lay_out(
         )
     in_both = {*options.metadata_columns} - {*options.own_columns}
     notes += (
-        f"column {name!r} is in the metadata and in the file: that of the metadata is used"
+        f"column {name!r} is in the metadata and in the file: the metadata is used"
         for name in names
         if name in in_both
     )
@@ -140,7 +139,7 @@ def lay_out(
 def _choose(
     names: Sequence[str], width: int, options: ReadOptions, has_numbers: Callable[[int], bool]
 ) -> tuple[list[int], list[str]]:
-    """The places of the channels, and the names of columns that are left out by name alone."""
+    """The places of the channels, and the columns that are left out only because of their names."""
     if options.columns:
         places = column_places(names, options.columns)
         return [places[name] for name in options.columns], []
@@ -164,7 +163,7 @@ def column_places(names: Sequence[str], chosen: Sequence[str], where: str = "") 
     """The places of the columns with some names.
 
     Args:
-        where: The other place where they were looked for, for the error.
+        where: The other place that was searched, for the error.
 
     Raises:
         RejectError: No column or more than one has such a name.

@@ -1,4 +1,4 @@
-"""A recording: its arrays, and the values that its file states besides them."""
+"""A recording: its arrays, and the other values in its file."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Column(NamedTuple):
 
     @classmethod
     def of(cls, name: str, array: np.ndarray) -> Column:
-        """The column that an array [time] or [time, 1] of numbers or text holds.
+        """The column of an array [time] or [time, 1] of numbers or text.
 
         Raises:
-            RejectError: The array has another shape or holds something else.
+            RejectError: The array has another shape or other values.
         """
         if not array.ndim or array.size != len(array) or array.dtype.kind not in "biufSUO":
             raise RejectError(
@@ -49,10 +49,10 @@ class Column(NamedTuple):
 
     @classmethod
     def of_cells(cls, cells: list[Any]) -> Column:
-        """The column that Arrow arrays of text or numbers hold.
+        """The column of Arrow arrays of text or numbers.
 
         Raises:
-            RejectError: There are no arrays.
+            RejectError: The list of arrays is empty.
         """
         if not cells:
             raise RejectError("it has no rows")
@@ -67,17 +67,17 @@ class Column(NamedTuple):
         return list(map(self.values.__getitem__, self.codes.tolist()))
 
     def single(self, name: str) -> Any:
-        """The only value, missing ones apart; None if all are missing.
+        """The only value, without missing ones; None if all are missing.
 
         Raises:
-            RejectError: There are several.
+            RejectError: The column has several values.
         """
         values = [self.values[code] for code in np.unique(self.codes).tolist()]
         values = [value for value in values if not is_missing(value)]
         if len(values) > 1:
             raise RejectError(
                 f"{name!r} has {len(values)} different values, such as {values[0]!r:.40} and "
-                f"{values[1]!r:.40}: a recording has one; cut it into labelled windows with --window, "
+                f"{values[1]!r:.40}, expected one per recording; cut it into labelled windows with --window, "
                 f"or at these values with --recording_column {name}"
             )
         return values[0] if values else None
@@ -88,7 +88,7 @@ class Column(NamedTuple):
         The error is empty if the value can name a recording. Rows are int64 and ascending.
 
         Raises:
-            RejectError: There are no rows.
+            RejectError: The column has no rows.
         """
         if not len(self.codes):
             raise RejectError("it has no rows")
@@ -118,7 +118,7 @@ class Recording(NamedTuple):
         columns: Those of `ReadOptions.own_columns` that have a value for each sample.
         metadata: Those of `ReadOptions.own_columns` that have one value.
         dtype: The dtype of records without --dtype, if the file states none.
-        clocks: Name -> the clock of an array that was joined from a file of its own.
+        clocks: Name -> the clock of an array that was joined from a separate file.
     """
 
     arrays: dict[str, np.ndarray]
@@ -144,8 +144,8 @@ class Recording(NamedTuple):
             for array, values in self.arrays.items():
                 if not values.ndim or len(values) != len(column.codes):
                     raise RejectError(
-                        f"{name!r} has {len(column.codes)} values, which the first axis of {array!r} "
-                        "does not have; choose arrays with --arrays"
+                        f"{name!r} has {len(column.codes)} values, which is not the length of {array!r}; "
+                        "choose arrays with --arrays"
                     )
 
     def take(self, rows: np.ndarray) -> Recording:
@@ -200,7 +200,7 @@ def archive_recording(
     own_columns: tuple[str, ...],
     read: Callable[[str], np.ndarray | None],
 ) -> Recording:
-    """The recording of a file that holds arrays by name: a single one is called `signal`.
+    """The recording of a file of named arrays: a single one is called `signal`.
 
     Args:
         arrays: The arrays of its records.
@@ -208,8 +208,8 @@ def archive_recording(
         read: Returns the array of such a name; None if the file has none.
 
     Raises:
-        RejectError: There is no array, one has the name of another feature, or one of `own_columns` holds
-            neither numbers nor text, or not one for each sample.
+        RejectError: No array is left, one has the name of another feature, or one of `own_columns` has
+            values that are neither numbers nor text, or not one for each sample.
     """
     values = {name: array for name in own_columns if (array := read(name)) is not None}
     return Recording(
@@ -222,7 +222,7 @@ def archive_recording(
 def _named(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays by feature name."""
     if not arrays:
-        raise RejectError("the archive holds no array")
+        raise RejectError("the archive has no array")
     if len(arrays) == 1:
         return {"signal": next(iter(arrays.values()))}
     for name in arrays:
@@ -232,7 +232,7 @@ def _named(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                 "control characters; choose others with --arrays"
             )
     if clash := arrays.keys() & {"key", "label"}:
-        raise RejectError(f"an array may not be called {min(clash)!r}: choose with --arrays")
+        raise RejectError(f"an array may not be called {min(clash)!r}: choose others with --arrays")
     return arrays
 
 

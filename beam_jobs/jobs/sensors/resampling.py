@@ -39,10 +39,10 @@ class Segment(NamedTuple):
 
     Attributes:
         arrays: Name -> [time, ...], all of one length.
-        filled: bool [time], whether an array was not measured within half a step, of the grid or of
-            its own, of the point.
-        samples: int64 [time], the number of the recording's sample that is nearest to each point, of
-            two the earlier one; or a slice of them; None if points are the samples themselves.
+        filled: bool [time], whether an array has no measurement within half a step of the point; the
+            step is that of the grid, or the array's own if longer.
+        samples: int64 [time], the number of the recording's sample nearest to each point, the earlier of
+            two; or a slice of them; None if points are the samples themselves.
     """
 
     arrays: dict[str, np.ndarray]
@@ -123,7 +123,7 @@ def find_gaps(
 ) -> list[tuple[float, float]]:
     """The (start, length) in seconds of the gaps in any of the arrays, in order.
 
-    Starts count from the first point of the grid; a gap that begins before it has a negative one.
+    Starts count from the first point of the grid, and are negative for gaps that begin before it.
     Overlapping gaps of several arrays are merged. The arguments are those of `resample_arrays`.
 
     Raises:
@@ -187,17 +187,17 @@ def _filter(
 ) -> None:
     """Fills the result with values at points of the grid, without frequencies above half of its rate.
 
-    A value that is not finite makes the point nearest to it NaN, and no other.
+    A value that is not finite makes only the nearest point NaN.
 
     Args:
-        points, rate: int64 [points], numbers of points of the grid, which has so many a second.
+        points, rate: int64 [points], numbers of points of the grid, and its points per second.
         clock: float64 [time], seconds after point 0.
         own_rate: Samples per second of the values.
         values: [time, channels].
         result: [points, channels].
         limit: The most bytes that the filter may take.
     """
-    # By their decimals: 44.1 has a huge denominator as a binary number.
+    # From decimals: as a binary number, 44.1 has a huge denominator.
     in_samples = Fraction(repr(own_rate))
     step, offset = in_samples / Fraction(repr(rate)), -Fraction(float(clock[0])) * in_samples
     good = np.isfinite(values)
@@ -240,12 +240,12 @@ def _at_lower_rate(
     """
     if step > len(signal):
         raise RejectError(
-            f"its {len(signal)} samples are shorter than one sample of --resample, which is "
+            f"its {len(signal)} samples are shorter than one sample of --resample, which takes "
             f"{float(step):g} of them: choose a higher rate"
         )
     reach = math.ceil(_ZEROS * step)
     taps, channels = 2 * reach + 1, signal.shape[1]
-    # Filter weights and their temporaries, and the samples under them as stored and as float64.
+    # Filter weights and their temporaries, and their samples as stored and as float64.
     check_bytes(8 * taps * (6 + 4 * channels), limit, "the filter of --resample takes")
     block = max(1, _BLOCK // (taps * max(1, channels)))
     # Points that are a whole number of samples apart have the same weights.
@@ -276,7 +276,7 @@ def _frames(
 
 
 def _weights(rests: np.ndarray, step: float, reach: int) -> np.ndarray:
-    """The weights of the samples around points that lie `rests` after one: [points, taps]."""
+    """The weights of the samples around points that are `rests` after a sample: [points, taps]."""
     zeros = np.abs(np.arange(-reach, reach + 1) - rests[:, None]) / step
     weights = np.interp(zeros, *_kernel())
     return weights / weights.sum(1, keepdims=True)

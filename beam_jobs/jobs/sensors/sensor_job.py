@@ -1,4 +1,4 @@
-"""The sensors job: a record is a recording, arrays whose first axis is time, a window of one, or a row."""
+"""The sensors job: a record is a recording (arrays whose first axis is time), a window of one, or a row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from beam_jobs.sources.source import Source, column_of
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.limits import check_bytes
 
-# Files, and parts of a file, that are tried when the schema is learned from the first readable one.
+# The schema is learned from the first readable file; this many files, and parts of a file, are tried.
 _TRIED = 20
 
 _NO_LABEL = "none of its samples has a label"
@@ -35,14 +35,14 @@ Records = Windows | Sequence[dict[str, Any]]
 
 
 class RecordingPart(NamedTuple):
-    """A recording of a file or a row of it, once the file was read.
+    """A recording of a file, or a row of one, once the file is read.
 
     Attributes:
-        source: Its key, its metadata, and why it cannot become records.
+        source: Its key, its metadata, and the reason if it cannot become records.
         recording: The recording, or all rows.
         made: Its records.
         keys: Their keys; empty for those among `rejects`.
-        size: Checks the records, and returns roughly how many bytes each takes in its shard.
+        size: Checks the records, and returns the approximate bytes of each in its shard.
         labels: The label of each record that has one; None if `source` states that of all.
         rejects: The records without a label.
     """
@@ -95,7 +95,7 @@ class SensorJob(SensorSpec, FilesInParts):
                 warnings=self.warnings_of(source.key, recording),
             )
         if not errors:
-            raise UsageError("the inputs hold no recording: no dataset was written")
+            raise UsageError("the inputs have no recording: no dataset was written")
         several = f"no recording among the first {len(errors)} files: " if errors[1:] else ""
         raise UsageError(several + errors[0])
 
@@ -160,7 +160,7 @@ class SensorJob(SensorSpec, FilesInParts):
         steps = self.conditioning
         if steps.window or steps.resample or steps.sequence:
             return recording, Windows(steps, recording, self.dtype)
-        arrays = steps.segments(recording)[0].arrays  # As `Windows`, which takes 5 us more.
+        arrays = steps.segments(recording)[0].arrays  # `Windows` takes 5 us more.
         return recording, [{n: prepare_array(a, self.dtype) for n, a in arrays.items()}]
 
     def _read_source(self, source: Source, data: bytes | None) -> Recording:
@@ -223,7 +223,7 @@ class SensorJob(SensorSpec, FilesInParts):
     # Parts.
 
     def _part(self, source: Source, recording: Recording, records: Records) -> RecordingPart:
-        """The part of the records of a recording, which have all the same shapes."""
+        """The part with the records of a recording, which all have the same shapes."""
         numbers = range(1, len(records) + 1)
         cuts = self.conditioning.cuts
         keys = [f"{source.key}#{number}" for number in numbers] if cuts else [source.key]
@@ -257,7 +257,7 @@ class SensorJob(SensorSpec, FilesInParts):
                 recording = recording.in_order(self.read_options.times)
             recording.check_columns()
             columns = dict(recording.columns)
-            # Each window has a label by itself.
+            # Each window has its own label.
             of_samples = columns.pop(self.labels.table, None) if self.has_windows else None
             stated = {name: column.single(name) for name, column in columns.items()}
             source = source._replace(row={**recording.metadata, **stated, **source.row})

@@ -1,4 +1,4 @@
-"""What the records of a sensors job are, and the check that they agree."""
+"""The records of a sensors job, and the check that they agree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from readers.format.schema import Feature, Schema
 
 SensorEncoding = Literal["tensor", "raw", "list"]
 
-# What makes shapes agree, by the flag that a format has.
+# The advice about shapes that differ, by the flag that a format has.
 _CURES = {
     "arrays": ", or choose with --arrays",
     "columns": ", or choose with --columns",
@@ -51,7 +51,7 @@ class SensorSpec:
         extras: Columns that are kept as features.
         conditioning: The steps from a recording to its records.
         rows: Whether each row of a file is a record.
-        window_label: How labels of samples become labels of windows: a rule of `window_labels`.
+        window_label: The rule of `window_labels` that makes labels of windows.
         rate_column: The column of metadata with the samples per second of files that do not state it.
         rate: Samples per second of all records, if the first file states it.
         encodings: The encodings of features that are chosen by name.
@@ -80,7 +80,7 @@ class SensorSpec:
 
     @property
     def needs_content(self) -> bool:
-        """Whether the records of a file, or what is stated of them, are known only when it is read."""
+        """Whether the records of a file, or their labels and columns, are known only after reading it."""
         return self.rows or bool(self.read_options.own_columns)
 
     @property
@@ -117,7 +117,7 @@ class SensorSpec:
         return compared_of(signals)
 
     def record_size(self, record: Mapping[str, Any]) -> int:
-        """Roughly how many bytes a record takes in its shard."""
+        """The approximate bytes of a record in its shard."""
         arrays = (value if isinstance(value, list) else [value] for value in record.values())
         return _OVERHEAD_BYTES + sum(array.nbytes for some in arrays for array in some)
 
@@ -170,18 +170,18 @@ class SensorSpec:
             own_rate = 1 / float(np.median(np.diff(clock)))
             if own_rate > 1.1 * rate:
                 notes.append(
-                    f"{key}: {name!r} has about {own_rate:.6g} samples a second, at the times of "
-                    f"--time_column: --resample {rate:g}Hz interpolates them without a filter, and "
+                    f"{key}: {name!r} has about {own_rate:.6g} samples per second, at the times of "
+                    f"--time_column: --resample {rate:g}Hz interpolates them without a filter, so "
                     f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
-                    "spaced, --rate instead of --time_column filters them"
+                    "spaced, replace --time_column by --rate, which filters them"
                 )
         return tuple(notes)
 
     def check(self, key: str, recording: Recording, record: Mapping[str, Any]) -> None:
-        """Checks that a record of a recording fits the schema, once that is known.
+        """Checks that a record of a recording fits the schema, if it is known.
 
         Raises:
-            UsageError: The record does not fit, or its rate is another.
+            UsageError: The record does not fit, or its rate differs.
         """
         if not self.features:
             return

@@ -1,4 +1,4 @@
-"""The records of a recording: the whole of it, its windows or its rows; and the labels of windows."""
+"""The records of a recording (the whole recording, its windows, or its rows), and the labels of windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANY = "any:"
 
 
 class Windows:
-    """The windows of a recording, or the whole of it; their number is known before the first one is made.
+    """The windows of a recording, or the whole recording; their number is known before the first is made.
 
     Args:
         conditioning: The steps from the recording to its records.
@@ -43,7 +43,7 @@ class Windows:
                 f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
             )
         self._conditioning = conditioning
-        # Before windows are cut, because they may overlap.
+        # Before windows are cut, which may overlap.
         self._segments = [
             segment._replace(arrays={n: prepare_array(a, dtype) for n, a in segment.arrays.items()})
             for segment in segments
@@ -89,7 +89,9 @@ class Windows:
         if not count:
             without = " without a gap" if self._conditioning.resample else ""
             cure = "" if self._conditioning.pad else "; --last_window pad keeps shorter recordings"
-            raise RejectError(f"it has {max(lengths)} samples{without}, a window has {size}{cure}")
+            raise RejectError(
+                f"it has {max(lengths)} samples{without}, expected at least {size}{cure}"
+            )
         return starts
 
     def _filled_share(self, filled: np.ndarray) -> dict[str, Any]:
@@ -101,7 +103,7 @@ class Windows:
         missing = self._size - _common_length(arrays)
         if not missing:
             return arrays
-        # An array without a channel has no bytes, but its padding has a length.
+        # An array without channels has no bytes, but its padding has a length.
         sizes = (max(1, array.nbytes // len(array)) for array in arrays.values())
         size = sum(sizes) * self._size
         check_bytes(size, self._conditioning.max_bytes, "a padded window takes")
@@ -139,11 +141,11 @@ def rows_of(
 
     Args:
         recording: Its arrays and columns must have as many rows.
-        nan: Treatment of NaN and infinite values, in each row by itself.
+        nan: Treatment of NaN and infinite values, in each row separately.
         dtype: The dtype to convert to; "" keeps those of the arrays.
 
     Raises:
-        RejectError: An array has no rows or another number of them, or cannot be stored.
+        RejectError: An array has no rows or a different number of rows, or cannot be stored.
     """
     _check_rows(recording)
     arrays: dict[str, np.ndarray] = {}
@@ -172,7 +174,7 @@ def check_window_label(rule: str) -> None:
     """Checks the value of `--window_label`: majority, last or any:VALUE.
 
     Raises:
-        UsageError: It is not such a rule.
+        UsageError: It is none of these.
     """
     if rule not in ("majority", "last") and (not rule.startswith(_ANY) or rule == _ANY):
         raise UsageError(
@@ -184,8 +186,8 @@ def window_labels(rule: str, column: Column, windows: Windows) -> list[str | Non
     """The label of each window; None if none of its samples has one.
 
     Args:
-        rule: "majority", of several equally frequent labels the smallest; "last", the label of the
-            last sample that has one; or `any:VALUE`, VALUE if any sample has it, else the majority.
+        rule: "majority", the most frequent label (the smallest of equally frequent ones); "last", the label of
+            the last sample that has one; or `any:VALUE`, VALUE if any sample has it, else the majority.
         column: The labels of the samples.
         windows: The windows.
 

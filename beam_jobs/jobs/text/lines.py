@@ -1,8 +1,8 @@
 """Cuts large files of lines by bytes, counts the lines in parallel, and numbers them.
 
 Lines are numbered from the beginning of their file, but a file is cut without reading it. So tasks
-count the lines in ranges of bytes, and from the counts of a whole file follow the place and the
-number of the first line in each range.
+count the lines in ranges of bytes; the counts of a whole file give the place and the number of the
+first line in each range.
 """
 
 from __future__ import annotations

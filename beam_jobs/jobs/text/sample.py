@@ -17,17 +17,17 @@ from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.plan.summary import Summary
 from beam_jobs.sources.chunks import Task
 
-# Text to learn a tokenizer from: one worker holds it, and more text changes few of the merges.
+# Text from which a tokenizer is learned: it must fit on one worker, and more text changes few of the merges.
 _SAMPLE_BYTES = 64 << 20
 
-# A sample travels in pieces of this size, and a text that is longer in parts: what is sent to the
-# worker that learns exceeds the sample by at most one piece for each bundle.
+# A sample is sent in pieces of this size, and a longer text in parts, so that the worker that learns
+# receives at most one piece per bundle more than the sample.
 _PART_BYTES = 1 << 16
 
-# What a part takes beside its bytes: its places and its length.
+# The memory for a part's places and its length.
 _ROW_BYTES = 20
 
-# More than the parts of a text.
+# More than the number of parts of any text.
 _PARTS = 1 << 32
 
 _ALL = 2**64 - 1
@@ -105,7 +105,7 @@ class Sample:
     More texts than that may be added: a compressed file holds more text than its size suggests.
 
     Args:
-        inputs: The number of chunks that they come from.
+        inputs: The number of chunks from which they come.
     """
 
     def __init__(self, inputs: int = 0) -> None:
@@ -115,7 +115,7 @@ class Sample:
 
     @classmethod
     def of(cls, pieces: Iterable[Sample]) -> Sample:
-        """The sample that pieces were cut from, or parts of the pieces were."""
+        """The sample from which pieces, or parts of pieces, were cut."""
         whole = cls()
         whole._extend(itertools.chain.from_iterable(piece._rows for piece in pieces))
         return whole
@@ -185,10 +185,10 @@ def _fitting(rows: _Rows) -> int:
 
 
 class Wanted(NamedTuple):
-    """Which pieces may belong to the sample of all texts.
+    """The pieces that may belong to the sample of all texts.
 
     Attributes:
-        last: The last place in the order of its texts, and of one more that does not fit.
+        last: The last place in the order of its texts and one more, which does not fit.
         bytes: The bytes of all pieces that begin there or before.
     """
 
@@ -197,7 +197,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_pieces(spans: Iterable[Span]) -> Wanted:
-    """What to keep of the pieces of all parts, given where each begins and ends."""
+    """The pieces of all parts to keep, given where each begins and ends."""
     every = sorted(spans, key=lambda span: span.last)
     sizes = itertools.accumulate(span.bytes for span in every)
     pairs = zip(every, sizes, strict=True)
@@ -218,14 +218,14 @@ def sample_texts(spec: TextSpec, rules: SplitRules, below: int, task: Task) -> S
 
 
 def check_training(summary: Summary, split: int) -> Summary:
-    """The summary itself, once the training split is known to hold a text to learn from.
+    """Returns the summary after checking that the training split has a text to learn from.
 
     Raises:
         DataError: The training split is empty, but another split is not.
     """
     if not summary.splits[split].records and any(part.records for part in summary.splits):
         raise DataError(
-            "the training split has no text to learn tokens from: give it a larger share with --splits"
+            "the training split has no text from which to learn tokens: give it a larger share with --splits"
         )
     return summary
 
@@ -237,12 +237,12 @@ def learn(
     listed: Sequence[int],
     vocabulary_size: int,
 ) -> str:
-    """The contents of the tokenizer's file that `train_bpe` learns from a sample.
+    """The contents of the tokenizer's file, which `train_bpe` learns from a sample.
 
     Args:
         pieces: The pieces that begin at `wanted.last` or before.
         wanted: Which pieces these are.
-        sampled: The numbers of chunks that the pieces come from.
+        sampled: The numbers of chunks from which the pieces come.
         listed: The number of chunks that each pattern matches.
         vocabulary_size: The maximum number of ids.
 

@@ -1,4 +1,4 @@
-"""The texts of a task that become records, the split of each, and the sketches that find equal and near ones."""
+"""The texts of a task that become records, their splits, and the sketches that find equal and near ones."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def split_texts(
     for texts in all_texts(spec, task):
         rows = np.arange(len(texts.keys))
         low, high = np.searchsorted(dropped, [first, first + len(rows)])
-        gone = dropped[low:high] - first
+        without = dropped[low:high] - first
         first += len(rows)
         duplicates = np.empty(0, np.uint8)
-        if len(gone):
+        if len(without):
             # Strata only know the labels of texts that are kept; a group that was not dealt follows
             # its hash.
             known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
-            duplicates, _ = splits_of(spec, texts.take(gone), known)
-            texts = texts.take(np.delete(rows, gone))
+            duplicates, _ = splits_of(spec, texts.take(without), known)
+            texts = texts.take(np.delete(rows, without))
         splits, errors = splits_of(spec, texts, rules)
         if errors:
             texts.rejects.extend(

@@ -1,4 +1,4 @@
-"""Subword tokens by Hugging Face's `tokenizers`, read from a file or trained on texts."""
+"""Subword tokens of Hugging Face's `tokenizers`, read from a file or trained on texts."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _SIZES = range(RESERVED_IDS + 256, (1 << 24) + 1)
 # Eight times the size of the largest files in use.
 _MAX_FILE_BYTES = 256 << 20
 
-# A pair of tokens that occurs once says nothing about the language.
+# A pair of tokens that occurs once is not typical of the language.
 _MIN_FREQUENCY = 2
 
-# Bytes of words and their ids that a tokenizer remembers, about: some 300,000 words.
+# Approximate bytes of words and their ids that a tokenizer remembers: about 300,000 words.
 _REMEMBERED_BYTES = 32 << 20
 
-# What a word takes beside its characters and ids.
+# The memory for a word in addition to its characters and ids.
 _WORD_BYTES = 130
 
-# Characters of a word that is worth remembering. Texts with other spaces than single ones are not cut.
+# The longest word to remember, in characters. Texts with anything but single spaces are not cut.
 _LONGEST_REMEMBERED = 100
 
-# Words that the library is given at once; it takes half a kilobyte for each.
+# Words passed to the library at once; each takes half a kilobyte.
 _WORDS_AT_ONCE = 1 << 13
 
 # Training time grows with the square of a word's length: 0.5 s for 50,000 letters, 8 s for 200,000.
@@ -86,8 +86,8 @@ class Subwords:
 
     def _build(self) -> Any:
         tokenizers = require("tokenizers", "beam", "--tokens FILE.json")
-        # Every core has a process of its own, so the threads that the library would start gain
-        # nothing: two processes on two cores take 60 µs a text of 200 characters with and without.
+        # Every core has its own process, so the library's threads gain nothing: two processes on two
+        # cores take 60 µs for a text of 200 characters with and without them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         tokenizer = tokenizers.Tokenizer.from_str(self.json)
         tokenizer.no_truncation()
@@ -185,7 +185,7 @@ def _has_words_apart(file: dict[str, Any]) -> bool:
     """Whether the ids of a text are those of its words, if it has single spaces between them.
 
     The expression of `ByteLevel` cuts a text before each space that follows a letter, digit or mark, and
-    nothing else in such a tokenizer looks beyond a cut. A word here begins with the space before it.
+    no other part of such a tokenizer looks beyond a cut. A word here begins with the space before it.
 
     Args:
         file: The contents of the tokenizer's file.
@@ -205,7 +205,7 @@ def _has_words_apart(file: dict[str, Any]) -> bool:
 
 
 class _Words:
-    """Remembers the ids of words: the library takes 3 µs to cut a word out of a text, and to look it up.
+    """Remembers the ids of words, because the library takes 3 µs to cut out a word and look it up.
 
     Args:
         tokenizer: A tokenizer of the library, for which `_has_words_apart`.
@@ -217,7 +217,7 @@ class _Words:
         self._bytes = 0
 
     def encode_all(self, texts: list[str], max_length: int) -> list[np.ndarray]:
-        """The ids of each text, int64 [n], of which the first `max_length` are kept; 0 keeps all."""
+        """The first `max_length` ids of each text, int64 [n]; 0 for all."""
         words = list(map(_words_of, texts))
         if self._bytes > _REMEMBERED_BYTES:
             self._ids, self._bytes = {}, 0
@@ -251,7 +251,7 @@ class _Words:
 
 
 def _words_of(text: str) -> list[str]:
-    """The words of a text, all but the first with the space before them; the text if it has other spaces."""
+    """The words of a text, all but the first with the space before them; the whole text if it has other spaces."""
     words = text.split()
     apart = " ".join(words)
     return apart.replace(" ", "\n ").split("\n") if apart == text else [text]
@@ -266,7 +266,7 @@ def _character_starts(text: bytes) -> np.ndarray:
 @contextlib.contextmanager
 def _library_errors(failure: str) -> Iterator[None]:
     """Turns any error of the library into a UsageError."""
-    os.environ["RUST_BACKTRACE"] = "0"  # A panic would print its own.
+    os.environ["RUST_BACKTRACE"] = "0"  # A panic would print its own message.
     try:
         yield
     except (UsageError, KeyboardInterrupt, SystemExit):
@@ -276,7 +276,7 @@ def _library_errors(failure: str) -> Iterator[None]:
 
 
 def check_vocabulary_size(vocabulary_size: int) -> None:
-    """Refuses a byte-pair vocabulary that is too small for all bytes or too large for memory.
+    """Checks that a byte-pair vocabulary is large enough for all bytes and fits in memory.
 
     Raises:
         UsageError: The size is out of range.
@@ -289,7 +289,7 @@ def check_vocabulary_size(vocabulary_size: int) -> None:
 
 
 def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
-    """The contents of a `tokenizer.json` with byte pairs learned from texts, whatever their order.
+    """The contents of a `tokenizer.json` with byte pairs learned from texts in any order.
 
     Ids 0 and 1 are [PAD] and [UNK]; then come the 256 bytes, then the merges, most frequent first.
 

@@ -31,7 +31,7 @@ from readers.format.schema import Feature, Schema
 
 @dataclass(frozen=True)
 class TextJob(TextSpec, Job):
-    """A text job: what its records are, and the passes over them."""
+    """A text job: its records, and the passes over them."""
 
     vocabulary: ClassVar[tuple[bytes, ...]] = ()
 

@@ -1,4 +1,4 @@
-"""The two passes of a text job: what it finds, and what it encodes."""
+"""The two passes of a text job: the first finds records, the second encodes them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.extra_features import extra_values
 from beam_jobs.sources.source import Label
 
-# Estimates that only the sizes of shards depend on, all in bytes: what a token takes in an Example,
-# how much text makes a token (counting tokens would take as long as making them), and what an
-# Example adds to its text, key and tokens: names, lengths, framing.
+# Estimates in bytes that affect only the sizes of shards: of a token in an Example, of the text of a
+# token (counting tokens would take as long as making them), and of the names, lengths and framing
+# that an Example adds.
 _TOKEN_BYTES = {"none": 0, "bytes": 1, "words": 2, "bpe": 2, "file": 2}
 _TEXT_BYTES_PER_TOKEN = {"none": 1, "bytes": 1, "words": 6, "bpe": 4, "file": 4}
 _EXAMPLE_BYTES, _TOKENS_BYTES, _LABEL_BYTES, _EXTRA_BYTES = 50, 40, 16, 30
 
 
 def _overhead(spec: TextSpec) -> int:
-    """Roughly how many bytes an Example adds to its text, its key and its tokens."""
+    """The approximate bytes that an Example adds to its text, its key and its tokens."""
     fields = len(spec.text_features)
     tokens = _TOKENS_BYTES * len(spec.token_features)
     label = _LABEL_BYTES if spec.has_labels else 0
@@ -124,7 +124,7 @@ class TextFirstPass(FirstPass):
     def group_sizes(self, task: Task) -> GroupSizes:
         sizes = GroupSizes(inputs=task.count)
         for texts, groups, _ in split_texts(self.spec, task, self.rules):
-            # Windows are not known yet if their tokens are learned from a split; bytes are like them.
+            # Windows are not known yet if their tokens are learned from a split; bytes approximate them.
             lengths = map(len, texts.texts) if self.spec.window else None
             labels = self.rules.placement.strata(texts.labels)
             sizes.add(LabelHashes.of(labels, groups), lengths)
@@ -138,14 +138,14 @@ class TextFirstPass(FirstPass):
         return lengths + keys + _overhead(self.spec) + _TOKEN_BYTES[self.spec.tokens] * tokens
 
     def _windows(self, texts: Texts, splits: np.ndarray) -> FoundRecords:
-        """The windows of texts; their sizes assume that all tokens of a text are of one length."""
+        """The windows of texts; their sizes assume that all tokens of a text have the same length."""
         spec = self.spec
         keys: list[bytes] = []
         sizes: list[int] = []
         repeats = np.zeros(len(texts.keys), np.int64)
         for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
             if spec.tokens == "bpe" and len(text) <= spec.window:
-                # No token is shorter than a byte, so this is one window without tokenizing it.
+                # No token is shorter than a byte, so this is one window; it need not be tokenized.
                 tokens = len(text) // _TEXT_BYTES_PER_TOKEN["bpe"]
             else:
                 tokens = self._tokenizer.count(text)
@@ -225,7 +225,7 @@ class TextSecondPass(SecondPass):
         return columns
 
     def _encoded(self, keys: list[bytes], texts: list[bytes]) -> list[np.ndarray]:
-        """The ids of each text; an error names the first text on which the tokenizer fails."""
+        """The ids of each text; an error names the first text that the tokenizer cannot encode."""
         try:
             found: list[np.ndarray] = self._tokenizer.encode_all(texts)
         except UsageError:

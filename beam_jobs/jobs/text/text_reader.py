@@ -34,10 +34,10 @@ from readers.files.stores.reading import EAGER_BYTES
 
 TextUnit = Literal["line", "file"]
 
-# Files whose lines can be cut by bytes.
+# Files that can be cut by bytes.
 _CUTTABLE = (".txt", ".jsonl")
 
-# Files of a pattern, and texts of a file, in which a label is looked for.
+# The number of files of a pattern, and of texts of a file, that are searched for a label.
 _MAX_TRIED = 100
 
 
@@ -47,7 +47,7 @@ class TextReader(TextFields):
 
     Attributes:
         inputs: `.txt` files and tables of all formats; any text files if each is a record.
-        labels: Where the labels of files come from, if no field holds them.
+        labels: The source of the labels of files, if no field has them.
         record: "line", or "file" if each file is one text.
     """
 
@@ -80,22 +80,22 @@ class TextReader(TextFields):
     def _has_lines_to_cut(self, source: Source) -> bool:
         # In other encodings the byte of a newline may be a part of another character.
         by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
-        alone = source.location is None and not source.error
-        return by_lines and alone and self._encoding == UTF8
+        whole_file = source.location is None and not source.error
+        return by_lines and whole_file and self._encoding == UTF8
 
     def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
         try:
             with self.inputs.stream(source) as file:
                 check_head(file.read(HEAD_BYTES), UTF8)
         except OSError:
-            pass  # The pass that counts the lines says why the file cannot be read.
+            pass  # The pass that counts the lines reports why the file cannot be read.
         except RejectError as error:
             yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
             return
         yield from byte_ranges(source)
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
-        """Yields what `batches` reads of a store at first."""
+        """Yields the first reads of `batches` in a store."""
         source = chunk.source
         if self._has_lines_to_cut(source) and chunk.end and not chunk.is_empty:
             yield from self.inputs.range_reads(chunk)
@@ -146,7 +146,7 @@ class TextReader(TextFields):
             check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
         except RejectError:
             return None
-        # As long as the limit, though its end is unknown: the file has grown since it was listed.
+        # It reached the limit before its end: the file has grown since it was listed.
         return None if not chunk.end and len(data) == limit else data
 
     def _parse_lines(self, chunk: Chunk, data: bytes) -> Texts:
@@ -178,7 +178,7 @@ class TextReader(TextFields):
                     if not text.isascii():
                         text.decode()
             except (ValueError, LookupError, TypeError, AttributeError, RejectError):
-                # `_line` knows what is wrong with it, if anything is.
+                # `_line` finds out what is wrong with it, if anything.
                 texts.add(self._line(source, number, kind, line.rstrip(b"\r"), file_label))
                 continue
             add_key(b"%s%d" % (prefix, number))
@@ -278,10 +278,10 @@ class TextReader(TextFields):
 
 
 def has_several_labels(reader: TextReader) -> bool:
-    """Whether the label field of the first text that has one holds a list.
+    """Whether the label field of the first text that has one is a list.
 
     Raises:
-        UsageError: It holds a number with a fraction.
+        UsageError: It is a number with a fraction.
     """
     name = reader.label_field
     if not name:

@@ -22,8 +22,8 @@ class TextSpec(TextReader):
         max_length: The most tokens of a text that are kept; 0 keeps all.
         extras: The columns that become features.
         tokenizer: The contents of a given tokenizer's file; empty unless `tokens` is "file".
-        window, stride: The length of windows that texts are cut into, and the distance from one to
-            the next, both in tokens; 0 leaves texts whole.
+        window, stride: The length of windows, and the distance from one start to the next, both in
+            tokens; 0 leaves texts whole.
         encodings: The encodings of features that are chosen by name.
     """
 

@@ -1,4 +1,4 @@
-"""Texts as they are read, the kinds of files that hold them, and what a line or a row of one holds."""
+"""Texts as they are read, the kinds of their files, and the fields of a line or a row."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ TABLES = ("csv", "tsv", *ARROW_KINDS)
 
 
 class Text(NamedTuple):
-    """A text and what belongs to it.
+    """A text with its key, label and columns.
 
     Attributes:
         key: The key of its record.
         text: The text; None if it cannot become a record.
-        label: Its label, or labels, as text; of its file, if it cannot become a record; None without.
+        label: Its label, or labels, as text; the label of its file if it cannot become a record; None without.
         error: Why it cannot become a record.
         row: The values of `TextFields.columns`; None without columns.
         more: The texts of `TextFields.more_fields`.
@@ -53,12 +53,12 @@ class Text(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """The columns of many texts, and what could not become a record.
+    """The columns of many texts, and the rejected texts.
 
     Attributes:
         keys, texts: In UTF-8.
         labels: Labels as text; None without labels.
-        rejects: Texts that cannot become records; they are in no column.
+        rejects: Texts that cannot become records; the columns do not have them.
         classes: The labels of their files.
         rows: The values of `TextFields.columns`; empty without columns.
         more: The texts of `TextFields.more_fields` in UTF-8; empty without such fields.
@@ -77,7 +77,7 @@ class Texts(NamedTuple):
         return cls([], [], [], [], set(), [], [])
 
     def of_field(self, number: int) -> list[bytes]:
-        """The texts of one of the fields: 0 for `texts`, from 1 those in `more`."""
+        """The texts of one field: 0 for `texts`, from 1 on those in `more`."""
         return [texts[number - 1] for texts in self.more] if number else self.texts
 
     def add(self, text: Text) -> None:
@@ -122,7 +122,7 @@ def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
     name = path.lower()
     ending = name.rpartition(".")[2]
     if whole and ending in ARROW_KINDS:
-        raise RejectError(f"--record file is for text, which .{ending} is not")
+        raise RejectError(f"--record file is for text files, which .{ending} is not")
     if whole or name.endswith((".txt", ".txt.gz")):
         return "txt", name.endswith(".gz")
     if kind := table_kind(path):
@@ -135,16 +135,16 @@ def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class TextFields:
-    """What a line or a row holds.
+    """The fields or columns of a line or a row.
 
     Attributes:
-        text_field, label_field: The fields or columns that hold them; an empty `label_field` if
-            none holds labels.
-        several_labels: Whether `label_field` holds lists.
+        text_field, label_field: The fields or columns with the text and the label; an empty
+            `label_field` without labels.
+        several_labels: Whether `label_field` has lists.
         label_names: The names of classes by id if the files with `label_field` state them.
-        columns: Further fields or columns to read.
-        more_fields: Fields or columns with further texts, which are features of their own.
-        key_column: The field or column that names the texts; empty for the file and its line or row.
+        columns: Other fields or columns to read.
+        more_fields: Fields or columns with other texts, which become separate features.
+        key_column: The field or column with the keys; empty for the file and its line or row.
     """
 
     text_field: str = "text"
@@ -200,7 +200,7 @@ class TextFields:
         """The text of a row of a table, or of an object of JSON.
 
         Args:
-            key: The key of its record, unless `key_column` holds it.
+            key: The key of its record, unless it is in `key_column`.
             row: The row.
             label: The label of its file.
             file_row: The columns of its file.
@@ -222,7 +222,7 @@ class TextFields:
         if name in found:
             error = f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
         else:
-            error = f"no field {name!r}, it has {known}; name the one with the text: --text_field"
+            error = f"no field {name!r}, it has {known}; name the field with the text: --text_field"
         return Text.of_error(key, error, label)
 
     def _text(

@@ -20,13 +20,13 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import Divisible, parts_of
 from readers.format.manifest import PADDING, PUNCTUATION, RESERVED_IDS, UNKNOWN, UNKNOWN_ID
 
-# A worker merges the words of one of these parts: 4 million of a billion, half a gigabyte.
+# Each worker merges the words of one of these parts: 4 million of a billion words, half a gigabyte.
 _PARTS = 256
 
-# Different words that a bundle holds before it hands them over: 40 MB.
+# Different words that a bundle keeps before it hands them over: 40 MB.
 _WORDS_HELD = 1 << 18
 
-# The start of a word that stands for it in marks, which should be small.
+# The length of the beginning of a word that represents it in marks, which should be small.
 _MARK_BYTES = 64
 
 
@@ -66,7 +66,7 @@ class WordCounts(Divisible):
         return len(self.counts) >= _WORDS_HELD
 
     def contents(self) -> int:
-        """A checksum that shows what their number hides: one word lost, and another as frequent repeated."""
+        """A checksum, because the count would hide that one word is lost and an equally frequent one repeated."""
         return sum(zlib.crc32(word) * n for word, n in self.counts.items())
 
     def elements(self) -> Iterator[WordCounts]:
@@ -124,7 +124,7 @@ def _word_spans(text: bytes) -> np.ndarray:
     """The span of each word and its punctuation, from whitespace to whitespace, int64 [n, 2]."""
     octets = np.frombuffer(text, np.uint8)
     runs = np.flatnonzero(np.diff(_IS_SPACE[octets], prepend=True, append=True)).reshape(-1, 2)
-    # Punctuation alone is not a word.
+    # Mere punctuation is not a word.
     return runs[np.logical_or.reduceat(_IS_KEPT[octets], runs[:, 0])]
 
 
@@ -166,7 +166,7 @@ def _continues_character(octet: int) -> bool:
     return octet & 0xC0 == 0x80
 
 
-# The occurrences of a word, and the word; more frequent words are larger, and of equally frequent
+# The occurrences of a word, and the word; more frequent words are larger, and among equally frequent
 # ones those later in the alphabet.
 Pair = tuple[int, bytes]
 
@@ -176,9 +176,9 @@ def _pairs(counts: WordCounts) -> Iterator[Pair]:
 
 
 def marks(counts: WordCounts) -> Iterator[tuple[Pair, int]]:
-    """Yields (pair, how many more words are as large as it than as the pair before), largest first.
+    """Yields (pair, number of words from the previous pair to this one), largest first.
 
-    There is one for the first, second, fourth word and so on, so they are few.
+    Pairs are those of the first, second, fourth word and so on, so they are few.
     """
     ranked = sorted(_pairs(counts), reverse=True)
     before, rank = 0, 1
@@ -190,7 +190,7 @@ def marks(counts: WordCounts) -> Iterator[tuple[Pair, int]]:
 
 
 def smallest_wanted(found: Iterable[tuple[Pair, int]], size: int) -> Pair:
-    """A pair that at least `size` words are as large as, but not many more.
+    """A pair such that at least `size` words are as large, but not many more.
 
     Args:
         found: The `marks` of all pieces.
@@ -219,7 +219,7 @@ class WordRanking(NamedTuple):
 
 
 def frequent_words(counts: WordCounts, smallest: Pair) -> WordRanking:
-    """The words of a piece that are as large as some pair."""
+    """The words of a piece that are at least as large as a pair."""
     pairs = list(_pairs(counts))
     chosen = [pair for pair in pairs if pair >= smallest]
     return WordRanking(counts.contents(), len(pairs), chosen)

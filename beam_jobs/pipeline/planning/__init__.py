@@ -1,1 +1,1 @@
-"""The first half of a pipeline: which records there are, and the shard and the place of each."""
+"""The first half of a pipeline: finds the records, and plans the shard and the place of each."""

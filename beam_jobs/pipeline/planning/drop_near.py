@@ -1,7 +1,7 @@
-"""Finds the near duplicates, or the equals, among the records of some tasks, and drops them.
+"""Finds near or exact duplicates among the records of some tasks, and drops them.
 
-Keys meet in partitions, the probes of candidates in the block of the second of each pair. Each step reports what
-it has handed over and received, and these numbers must agree.
+Keys meet in partitions, the probes of candidates in the block of the second of each pair. Each step reports how
+much it received and handed over, and these numbers must agree.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def sketches_of(
 
     Args:
         tasks: The tasks.
-        listed: The numbers of the chunks that were listed.
+        listed: The numbers of listed chunks.
         sketch: Makes the sketches of a task.
         processes: The number of processes that read, in each of the runner's workers.
         phase: The name of the pass in progress.
         name: The end of the names of the steps.
-        kept_out: Whether the records are to keep out of others.
+        kept_out: Whether the records are those of `--keep_out`.
     """
     found = (
         tasks
@@ -182,10 +182,10 @@ def find_near(sketches: Sequence[Sketches], near: Near) -> tuple[beam.PCollectio
     return compared["near"], AsSingleton(tally)
 
 
-# The name of Beam's counter of records that are near one to keep out.
+# The name of Beam's counter of records that are near one of `--keep_out`.
 KEPT_OUT = "kept_out"
 
-# Records to keep out have no split and no place of their own.
+# Records of `--keep_out` have neither a split nor a place.
 _ANY_SPLIT = SplitRules(Placement(seed=0, splits=Splits.parse("all=1")))
 
 
@@ -202,7 +202,7 @@ def with_dropped(element: tuple[str, tuple[list[Task], list[bytes]]]) -> Iterato
         element: The task's id, the task, and numbers of its records, int64 as bytes.
 
     Raises:
-        UsageError: Two tasks have this id.
+        UsageError: Two tasks have the same id.
         DataError: The runner repeated some numbers.
     """
     name, (tasks, dropped) = element
@@ -235,7 +235,7 @@ class DropNear(beam.PTransform):
     """(tasks, the numbers of their chunks) -> `TasksLeft`.
 
     Args:
-        near: Which records are dropped.
+        near: The rules for dropped records.
         sketch: Makes the sketches of the records of a task.
         processes: The number of processes that read, in each of the runner's workers.
     """

@@ -36,7 +36,7 @@ SAMPLING = "sampling"
 
 
 class _SampleFn(TaskStep[Sample]):
-    """Task -> pieces of the texts to train a tokenizer on, and (chunks they come from, bytes of them)."""
+    """Task -> pieces of the texts that train a tokenizer, and (number of their chunks, their bytes)."""
 
     INPUTS = "inputs"
 
@@ -93,7 +93,7 @@ class LearnTokenizer(beam.PTransform):
     """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file, in pieces.
 
     Args:
-        learns: What is learned.
+        learns: The rules for the tokenizer.
         output: The dataset.
         processes: The number of processes that read, in each of the runner's workers.
         strata: The packed splits by label or by group.

@@ -49,7 +49,7 @@ def cut_patterns(
 
 
 class ListStep(WindowStep[Iterable[T]], abc.ABC):
-    """(Pattern, span) -> what a function yields for the inputs in it, and their number.
+    """(Pattern, span) -> the results of a function for the inputs in it, and their number.
 
     Args:
         list_: The function, of a pattern and a span.
@@ -68,7 +68,7 @@ class ListStep(WindowStep[Iterable[T]], abc.ABC):
 
     def process(self, part: tuple[str, Span]) -> Iterator[Any]:
         progress.advance(LISTING, 0)
-        if self._processes == 1:  # Nothing is held until all inputs are listed.
+        if self._processes == 1:  # Do not wait until all inputs are listed.
             yield from self.outputs(self._list(*part))
         else:
             yield from self.submit(list_pickled, self._packed, *part)
@@ -85,11 +85,11 @@ class ListStep(WindowStep[Iterable[T]], abc.ABC):
 
     @abc.abstractmethod
     def count(self, listed: T) -> int:
-        """The number of inputs in something that the function yields."""
+        """The number of inputs in a result of the function."""
 
     @abc.abstractmethod
     def outputs_of(self, listed: T) -> Iterator[Any]:
-        """Yields the outputs of the step for something that the function yields."""
+        """Yields the outputs of the step for a result of the function."""
 
 
 class _ListTasks(ListStep[Task]):
@@ -134,7 +134,7 @@ def _numbered(
 
 
 class Listed(NamedTuple):
-    """The answers of `ListTasks`.
+    """The results of `ListTasks`.
 
     Attributes:
         tasks: All tasks.

@@ -63,12 +63,12 @@ Counted = LabelHashes | GroupSizes
 # The names of passes in progress.
 COUNTING, READING = "counting", "reading"
 
-# The tags of the outputs of the first pass, beside packed blocks of hashes.
+# The tags of the outputs of the first pass, in addition to packed blocks of hashes.
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
 
 
 def _outputs_of(result: FirstPassResult, phase: str, growth: float) -> Iterator[Any]:
-    """Yields the outputs of the first pass: packed blocks of hashes, a summary, packed references, what the job learns."""
+    """Yields the outputs of the first pass: packed blocks of hashes, a summary, packed references, learned facts."""
     found = sum(split.rejected + split.records for split in result.summary.splits)
     for split in result.summary.splits:
         split.bytes = int(split.bytes * growth)
@@ -102,7 +102,7 @@ class _FirstPass(TaskStep[FirstPassResult]):
 class _ListAndRead(ListStep[FirstPassResult]):
     """(Pattern, span) -> the outputs of the first pass over whole files, and their number.
 
-    Files that no pass looks at before are read as they are listed.
+    Files that need no earlier pass are read as they are listed.
     """
 
     def count(self, listed: FirstPassResult) -> int:
@@ -133,8 +133,8 @@ class PlanRecords(beam.PTransform):
         job: Defines the records.
         output: The dataset.
         processes: The number of processes that read, in each of the runner's workers.
-        prepare: Makes the output directory ready for shards; None leaves it alone.
-        drops: Which duplicates are dropped, by one search after another.
+        prepare: Makes the output directory ready for shards; None leaves it unchanged.
+        drops: The duplicates to drop, one entry for each search.
         later: The names in progress of the passes over all tasks that follow the plan.
     """
 
@@ -184,7 +184,7 @@ class PlanRecords(beam.PTransform):
             )
         schema = self._schema(read)
         if isinstance(job.learns, LearnSchema):
-            # Records that contradict each other must end the job before it clears the output.
+            # Records that contradict each other must fail the job before it clears the output.
             found |= "AfterSchema" >> beam.Map(_found_after, schema)
         learns_tokens = isinstance(job.learns, LearnWords | LearnSubwords)
         learns_from = output.placement.splits.training if learns_tokens else None
@@ -238,7 +238,7 @@ class PlanRecords(beam.PTransform):
         ]
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
-        """The packed splits by group or by label; empty if hashes alone decide."""
+        """The packed splits by group or by label; empty to use only hashes."""
         placement = self._output.placement
         if not placement.plans_splits:
             return b""
@@ -260,7 +260,7 @@ class PlanRecords(beam.PTransform):
         return as_whole(once(learned.pipeline, "Schema", learns.schema_of, *sides), "Schema")
 
     def _tokenizer(self, inputs: tuple[beam.PCollection, ...], strata: Side[bytes]) -> Side[str]:
-        """The tokenizer that was given or is learned; "" without subwords."""
+        """The given or learned tokenizer; "" without subwords."""
         if self._given_tokenizer:
             # A side input, because a value would be pickled into every step that takes it.
             given = inputs[0].pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])

@@ -44,7 +44,7 @@ Prepare = Callable[[Output, str, str], None]
 
 
 class _DraftPlan(beam.DoFn):
-    """Decides the number of shards, and prepares the output before anything is written to it."""
+    """Chooses the number of shards, and prepares the output before anything is written to it."""
 
     MEASURED = "measured"
 
@@ -74,8 +74,8 @@ class _DraftPlan(beam.DoFn):
             summary.check_sample()
         if not any(split.rejected or split.histogram().any() for split in summary.splits):
             dropped = sum(split.duplicates for split in summary.splits)
-            what = "the inputs hold no record"
-            if dropped:  # Of records that are like each other one is left.
+            what = "the inputs have no records"
+            if dropped:  # One of several similar records always stays.
                 what = f"all {dropped:,} records are near those of --keep_out"
             raise UsageError(f"{what}: no dataset was written")
         if self._prepare:
@@ -130,8 +130,8 @@ def check_passes(
     Args:
         summary: The summary of all records.
         placement: The splits.
-        learns_from: The split that tokens are learned from; None if none are.
-        strata: The packed splits by label or by group; empty if hashes decide.
+        learns_from: The split from which tokens are learned; None without learned tokens.
+        strata: The packed splits by label or by group; empty to use hashes.
         tallies: Counts of each search for duplicates.
 
     Raises:
@@ -151,7 +151,7 @@ Side: TypeAlias = AsSideInput | T
 
 
 class PlannedShards(NamedTuple):
-    """The answers of `PlanShards`.
+    """The results of `PlanShards`.
 
     Attributes:
         plan: PCollection of the packed `Plan` in pieces, for `AsWhole`.
@@ -165,17 +165,17 @@ class PlannedShards(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """The answers of the planning half, which the writing half needs.
+    """The results of the planning half, for the writing half.
 
     Attributes:
-        inputs: The elements that are encoded: tasks, or encoded records.
-        hashes: Packed blocks that hold the hash of every record.
+        inputs: The elements to encode: tasks, or encoded records.
+        hashes: Packed blocks with the hash of every record.
         shards: The plan of the shards.
         names: Names of classes by feature.
         schema: The features of every record.
         vocabulary: All words by id; empty if the job counts none.
         tokenizer: The text of the tokenizer file; empty if the job has none.
-        strata: The packed splits by label or by group; empty if hashes decide.
+        strata: The packed splits by label or by group; empty to use hashes.
         references: Packed blocks of references; None if records are parts of files.
     """
 
@@ -193,16 +193,16 @@ class Planned(NamedTuple):
 class PlanShards(beam.PTransform):
     """(Summary of each block, packed blocks of hashes, numbers of inputs, of parts) -> PlannedShards.
 
-    The numbers are of the inputs in each part of a pattern, and of the parts of each pattern. Without them, nothing
-    checks that the runner has handed over all inputs.
+    The numbers count the inputs in each part of a pattern, and the parts of each pattern. Without them, the inputs
+    that a runner loses are not noticed.
 
     Args:
         output: The dataset.
-        measure: Measures sampled records; None if the summaries hold sizes already.
+        measure: Measures sampled records; None if the summaries have sizes already.
         patterns: The number of patterns.
-        prepare: Makes the output directory ready for shards; None leaves it alone.
-        passes: The arguments of `check_passes` but the summary, side inputs among them; None if there was
-            no earlier pass.
+        prepare: Makes the output directory ready for shards; None leaves it unchanged.
+        passes: The arguments of `check_passes` except the summary, with side inputs; None without an
+            earlier pass.
     """
 
     def __init__(
@@ -244,5 +244,5 @@ class PlanShards(beam.PTransform):
 
 
 def names_of_labels(pipeline: beam.Pipeline, summary: AsSideInput, known: Names) -> AsWhole:
-    """Names of classes by feature, found in the summary; `known` has those that no record decides."""
+    """Names of classes by feature, from the summary; `known` has those that do not depend on records."""
     return as_whole(once(pipeline, "LabelNames", label_names_of, summary, known), "Names")

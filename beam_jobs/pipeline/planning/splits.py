@@ -67,7 +67,7 @@ def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
 
 
 def plan_groups(sizes: beam.PCollection, placement: Placement) -> beam.PCollection:
-    """The step from `GroupSizes` to one packed `GroupSplits`; empty bytes if hashes decide."""
+    """The step from `GroupSizes` to one packed `GroupSplits`; empty bytes to use hashes."""
     merged = AsMerged(sizes | "MergeSizes" >> MergeInPieces(GroupSizes), GroupSizes)
     return once(sizes.pipeline, "Deal", _deal, merged, placement)
 

@@ -1,1 +1,1 @@
-"""Members of .zip, .tar and .tar.gz files, read where they are."""
+"""Members of .zip, .tar and .tar.gz files, read in place."""

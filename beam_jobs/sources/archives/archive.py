@@ -38,7 +38,7 @@ _ENCRYPTED, _UTF8 = 0x0041, 0x0800
 _UNIX = (3, 19)
 _MAX_RATIO = 1032  # Deflate packs at most 258 bytes in two bits.
 
-# What the headers of one member of a tar may take: extended ones hold names and attributes, and maps of sparse files.
+# The limit of the headers of one member of a tar: extended ones have names and attributes, and maps of sparse files.
 _MAX_HEADER_BYTES = 4 << 20
 
 _MAX_BYTES = 1 << 62
@@ -48,7 +48,7 @@ _USTAR = b"ustar\0"
 
 def archive_kind(path: str) -> str | None:
     """The kind of archive that a file's name indicates: "zip", "tar", "tar.gz" or None."""
-    if path[-3:].lower() not in _LAST:  # Every file that is listed: 0.1 us in place of 0.7.
+    if path[-3:].lower() not in _LAST:  # Quick, for every listed file: 0.1 us instead of 0.7.
         return None
     lower = path.lower()
     if not lower.endswith(_ENDINGS):
@@ -67,8 +67,8 @@ def members(file: BinaryIO, kind: str) -> Iterator[Member]:
         kind: "zip", "tar" or "tar.gz", from `archive_kind`.
 
     Raises:
-        RejectError: the archive is damaged or cut off. All members before the damage have been
-            yielded; the message names the last of them.
+        RejectError: the archive is damaged or cut off. All members before the damage were yielded; the
+            message names the last of them.
         OSError: the file is unreadable.
     """
     if kind == "tar.gz":
@@ -94,8 +94,8 @@ def walk(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO]]:
         file: The archive, read from its current position on; it need not be seekable.
 
     Raises:
-        RejectError: the archive is damaged or cut off. The message names the last member that is
-            whole; one more may have been yielded, whose stream raises this error too.
+        RejectError: the archive is damaged or cut off. The message names the last whole member; one
+            more may have been yielded, whose stream raises this error too.
         OSError: the file is unreadable.
     """
     tar = cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb"))
@@ -138,7 +138,7 @@ def _zip_members(file: BinaryIO) -> Iterator[Member]:
         error = _location_error(location, info.flag_bits, end)
         used += 0 if error else LOCAL_HEADER.size + info.compress_size
         if used > end:
-            raise RejectError("its members overlap: they claim more bytes than it has")
+            raise RejectError("its members overlap: they claim more bytes than the archive has")
         on_unix = info.create_system in _UNIX
         name = _zip_name(info) if on_unix else _zip_name(info).replace("\\", "/")
         kind = stat.S_IFMT(info.external_attr >> 16) if on_unix else 0
@@ -173,11 +173,11 @@ def _location_error(location: MemberLocation, flags: int, end: int) -> str:
 
 
 def _check_directory(file: BinaryIO, archive: zipfile.ZipFile) -> None:
-    """Rejects a directory that does not fill the end of the file, as that of a zip at the end of one that is cut off."""
+    """Rejects a directory that does not fill the end of the file, as when a zip is the last member of a cut-off one."""
     at = file.seek(0, io.SEEK_END) - _END.size - len(archive.comment)
     end = read_at(file, at, _END.size)
     if len(end) < _END.size or not end.startswith(b"PK\5\6"):
-        raise RejectError("no zip directory at the end of the file: more follows it")
+        raise RejectError("no zip directory at the end of the file: data follows it")
     _, disk, *_, offset, comment = _END.unpack(end)
     if comment != len(archive.comment):
         raise RejectError("no zip directory at the end of the file: its comment is cut off")
@@ -194,7 +194,7 @@ def _check_directory(file: BinaryIO, archive: zipfile.ZipFile) -> None:
 
 
 def _tar_members(file: BinaryIO, seekable: bool = True) -> Iterator[Member]:
-    """Yields the regular files of a decompressed tar; members that end after it are found where seeking is cheap."""
+    """Yields the regular files of a decompressed tar; if seeking is cheap, finds members that end after it."""
     total = file.seek(0, io.SEEK_END) if seekable else _MAX_BYTES
     end = 0
     for info, end in _tar_infos(_Headers(file)):
@@ -229,7 +229,7 @@ def _tar_infos(headers: _Headers) -> Iterator[tuple[tarfile.TarInfo, int]]:
                     encoding="utf-8",
                     errors="surrogateescape",
                 )
-                # Python 3.10 would look for a next one before it.
+                # Python 3.10 would look for the next member first.
                 if archive.firstmember is None:  # type: ignore[attr-defined]
                     return
             info = archive.next()
@@ -268,7 +268,7 @@ class _StrictInfo(tarfile.TarInfo):
                     f"it ends at byte {at} without an end-of-archive marker"
                 ) from None
             raise RejectError(f"no tar header at byte {at}: {error}") from None
-        # `tarfile` takes a size that is no number for 0.
+        # `tarfile` takes a size that is not a number for 0.
         size = info.pax_headers.get("size", "0")
         if not (size.isascii() and size.isdigit() and len(size) <= 18):
             raise RejectError(f"an extended header states a size of {size[:20]!r} bytes")
@@ -279,23 +279,23 @@ class _StrictInfo(tarfile.TarInfo):
         info = super().frombuf(buf, encoding, errors)
         if not 0 <= info.size < _MAX_BYTES:
             raise RejectError(f"a header states a size of {info.size} bytes")
-        if not buf[257:].startswith(_USTAR):  # GNU tar stores times where others have folders.
+        if not buf[257:].startswith(_USTAR):  # GNU tar stores times in place of folders.
             info.name = bytes(buf[:100]).partition(b"\0")[0].decode(encoding, errors)
         return info
 
 
 class _Headers:
-    """What `tarfile` reads of a tar, wherever others move its file's position to.
+    """The file that `tarfile` reads, whose position others may move.
 
     Attributes:
-        left: How many bytes may be read.
+        left: The number of bytes that may be read.
     """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._at, self.left = file, 0, 0
 
     def read(self, size: int) -> bytes:
-        """Reads bytes; a RejectError if more than `left` are asked for."""
+        """Reads bytes; RejectError for more than `left`."""
         if not 0 <= size <= self.left:
             raise RejectError(
                 f"the headers of the member before byte {self._at + size} have more than "

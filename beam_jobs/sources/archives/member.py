@@ -1,4 +1,4 @@
-"""Members of archives: where their bytes are, which names they may have, and how they are read in place."""
+"""Members of archives: their locations, valid names, and reading them in place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 class MemberLocation(NamedTuple):
-    """Where an archive holds the bytes of a member.
+    """The place of a member's bytes in an archive.
 
     Attributes:
         offset: First byte of the member's data in a tar, of its local header in a zip.
@@ -116,7 +116,7 @@ def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def member_bytes(location: MemberLocation, name: str) -> int:
-    """How many bytes `read_member` reads at once, from the location's offset on."""
+    """The number of bytes that `read_member` reads at once, from the location's offset on."""
     if location.method == IN_TAR:
         return location.size
     # Only the local header states its own length. It is rarely more than this, so that one read, which
@@ -129,8 +129,8 @@ def read_member(file: BinaryIO, location: MemberLocation, name: str, limit: int)
 
     Args:
         file: The archive, seekable.
-        location: Where the member is, from `members`.
-        name: The member's name; its length tells how long the local header of a zip may be.
+        location: The place of the member, from `members`.
+        name: The member's name, with whose length the size of the local header of a zip is estimated.
         limit: Maximum size in bytes, in the archive and decompressed.
 
     Raises:
@@ -160,8 +160,8 @@ def open_member(file: BinaryIO, location: MemberLocation, name: str) -> BinaryIO
         name: Name of the stream.
 
     Raises:
-        RejectError: there is no such member in the archive. Reading raises it if the bytes are
-            damaged, or more than the member's size.
+        RejectError: the archive does not have the member. Reading raises it if the bytes are damaged,
+            or more than the member's size.
         OSError: the file is unreadable.
     """
     start = location.offset
@@ -193,7 +193,7 @@ def _blocks(file: BinaryIO, start: int, size: int) -> Iterator[bytes]:
 
 
 def _unpacked(blocks: Iterable[bytes], location: MemberLocation, most: int) -> Iterator[bytes]:
-    """Yields the bytes of a member, up to `most` at a time; a RejectError in place of the last, unless all are right."""
+    """Yields the bytes of a member, up to `most` at a time; RejectError before the last if any byte is wrong."""
     last = b""
     size = crc = 0
     for block in _inflated(blocks, most) if location.method == DEFLATED else blocks:

@@ -16,7 +16,7 @@ from beam_jobs.storage.limits import exceeds
 
 _KINDS = ("cls", "txt", "json")
 
-# Extensions such as `seg.png`. Not any two: `cat.1.jpg` beside `cat.jpg` is a photograph.
+# Extensions such as `seg.png`. Not any two: `cat.1.jpg` next to `cat.jpg` is another photograph.
 _COMPANION = re.compile(
     r"(seg|segmentation|semantic|instance|panoptic|mask|matte|alpha|label|depth|disparity|normal|edge|"
     r"flow)s?[_-]?\d*\.(png|jpe?g|webp|tiff?|bmp|gif)"
@@ -24,7 +24,7 @@ _COMPANION = re.compile(
 
 MAX_SIDECAR_BYTES = 1 << 20
 
-ALONE = "no matching member in the archive"
+NO_MATCH = "no matching member in the archive"
 
 
 def _split_name(name: str) -> tuple[str, str]:
@@ -50,7 +50,7 @@ def is_companion(name: str) -> bool:
 
 
 def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
-    """The columns that a member's sidecars hold: `cls`, `txt`, and the fields of `json`.
+    """The columns in a member's sidecars: `cls`, `txt`, and the fields of `json`.
 
     Raises:
         RejectError: a sidecar cannot be read; the message names it.
@@ -78,7 +78,7 @@ class MemberGroup:
 
     Attributes:
         stem: The stem.
-        max_bytes: The most bytes of a member, and of those that wait for sidecars.
+        max_bytes: The most bytes of a member, and of all members that wait for sidecars.
         samples: Whether some members describe others.
         sidecars: The sidecars and their bytes.
         has_record: Whether one of the members is neither a sidecar nor a companion.
@@ -124,7 +124,7 @@ class MemberGroup:
         return member, data
 
     def take(self, ended: bool) -> list[tuple[Member, bytes]]:
-        """The records since the last call, with their bytes; at the end companions, if no other member is a record."""
+        """The records since the last call, with their bytes; finally companions, if no other member is a record."""
         if ended and not self.has_record and self._companions:
             self.has_record, self._records = True, self._companions
         taken, self._records = self._records, []
@@ -133,9 +133,9 @@ class MemberGroup:
 
 
 def lone_sidecar(archive: Source, sidecar: Member) -> Source:
-    """The error of a sidecar that describes no member."""
+    """The error of a sidecar without a member."""
     key = f"{archive.key}/{sidecar.name}"
-    return Source(key, archive=archive.key, error=sidecar.error or ALONE)
+    return Source(key, archive=archive.key, error=sidecar.error or NO_MATCH)
 
 
 def read_sidecar(file: BinaryIO, member: Member) -> tuple[Member, bytes]:

@@ -70,8 +70,8 @@ def test_flags_of_the_command_line_replace_those_of_the_file(tmp_path):
             "job: text\nrunner: x",
             "runner is not a flag of text; Beam's options stay on the command",
         ),
-        ("job: text\nconfig: x", "type --config on the command line"),
-        ("job: text\njson: true", "type --json on the command line"),
+        ("job: text\nconfig: x", "give --config on the command line"),
+        ("job: text\njson: true", "give --json on the command line"),
         ("job: text\nseed: 1\nseed: 2", "seed is repeated; expected each name once"),
         (
             "seed: 1",
@@ -80,10 +80,10 @@ def test_flags_of_the_command_line_replace_those_of_the_file(tmp_path):
         ("job: text\nstratify: 1", "stratify: 1: expected true or false"),
         ("job: text\nlabel_field: [a, b]", r"label_field: \['a', 'b'\]: expected text"),
         ("job: text\ninput: {a: b}", r"input: {'a': 'b'}: expected text, or a list of texts"),
-        ("- a", "expected lines such as seed: 1"),
+        ("- a", "expected lines of a flag's name and its value, such as seed: 1"),
         ("job: [", "line 1: expected the node content"),
         ("job: \x01", "unacceptable character #x0001: special characters"),
-        ("[" * 1500, "lists in lists: expected text, or a list of texts"),
+        ("[" * 1500, "a list in a list: expected text, or a list of texts"),
         *(
             (f"{before}[{', '.join(BOMB)}]", message)
             for before, message in (
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
         ),
         ("bad.json", "Expecting value: line 1 column 1"),
         ("twice.json", "seed is repeated; expected each name once"),
-        ("deep.json", "lists in lists: expected text"),
+        ("deep.json", "a list in a list: expected text"),
         ("bad.json/x", "bad.json/x/manifest.json is missing; expected a .yaml or .json file"),
         ("bytes.yaml", "'utf-8' codec can't decode byte 0xff"),
     ):
@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
         with pytest.raises(UsageError, match=message):
             with_config(["--config", str(tmp_path / name)])
     path = write(tmp_path / "job.yaml", "job: text")
-    with pytest.raises(UsageError, match="its job is text, the command's is images"):
+    with pytest.raises(UsageError, match="it is for the job text, and the command is images"):
         with_config(["images", "--config", path])
 
 
@@ -169,7 +169,7 @@ def test_a_manifest_does_not_say_where_a_job_runs_or_what_else_it_writes(tmp_pat
     # The second one is no manifest, but it is where one should be.
     for content in ({"options": options}, options):
         (tmp_path / "manifest.json").write_text(json.dumps(content))
-        with pytest.raises(UsageError, match=f"type --{name} on the command line$"):
+        with pytest.raises(UsageError, match=f"give --{name} on the command line, not in a file$"):
             with_config(["--config", str(tmp_path)])
     typed = f"--{name}" if value is True else f"--{name}={value}"
     assert with_config(["--config", str(tmp_path), typed]) == ["text", "--seed=3", typed]

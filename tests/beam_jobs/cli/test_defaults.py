@@ -67,9 +67,7 @@ def test_a_plan_warns_of_a_job_that_would_probably_fail(tmp_path, capsys):
     folder = recordings(tmp_path / "in", 50, bad=25)
     command = ["plan", "sensors", "--input", folder / "*.npy", "--label", "none", *ONE]
     assert run(*command) == 0
-    warning = (
-        "of the 32 records that were tried are rejected, more than 5 %: the job would probably"
-    )
+    warning = "of the 32 records that were tried are rejected, more than 5%: the job would probably"
     assert warning in capsys.readouterr().err
     assert run(*command, "--max_rejects", "0.9") == 0
     assert warning not in capsys.readouterr().err
@@ -113,7 +111,7 @@ def warnings_of(command: Command) -> Iterator[str]:
     return iter(command.flags.job.warnings(command.job))
 
 
-FLAT = "all inputs lie in one folder, so the records have no label; --label csv:FILE"
+FLAT = "all inputs are in one folder, so the records have no label: add --label csv:FILE"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +156,9 @@ def test_a_name_in_a_table_of_labels_means_one_image_but_not_its_mask(tmp_path):
     (tmp_path / "labels.csv").write_text("path,label\n1.png,cat\n")
     command = ["images", "--input", str(folder), "--output", str(tmp_path / "out")]
     command += ["--label", f"csv:{tmp_path}/labels.csv"]
-    with pytest.raises(UsageError, match=r"may mean cats/1\.png and masks/1\.png: write folders"):
+    with pytest.raises(
+        UsageError, match=r"fits both cats/1\.png and masks/1\.png: add the folders"
+    ):
         parse_command(command)
     parse_command([*command, "--masks", f"{folder}/masks"])
 
@@ -169,5 +169,5 @@ def test_a_name_in_a_table_of_labels_means_one_text(tmp_path):
         (tmp_path / "in" / name).write_text("x")
     (tmp_path / "labels.csv").write_text("path,label\n1.txt,cat\n")
     command = ["text", "--input", f"{tmp_path}/in", "--output", f"{tmp_path}/out"]
-    with pytest.raises(UsageError, match=r"may mean cats/1\.txt and dogs/1\.txt: write folders"):
+    with pytest.raises(UsageError, match=r"fits both cats/1\.txt and dogs/1\.txt: add the folders"):
         parse_command([*command, "--label", f"csv:{tmp_path}/labels.csv"])

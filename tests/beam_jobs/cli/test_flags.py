@@ -118,18 +118,16 @@ def test_texts_become_a_value_or_are_refused(name, texts, expected):
 
 def test_a_flag_that_changes_nothing_without_another_one_is_refused():
     Few(name="x", kind="b", fast=True).validate()
-    with pytest.raises(UsageError, match=r"^--fast: this changes nothing without --name: add it, "):
+    with pytest.raises(UsageError, match=r"^--fast: it has no effect without --name: add it, "):
         Few(fast=True).validate()
-    expected = r"^--kind b: this changes nothing without --name or --fast: add one, or drop --kind$"
+    expected = r"^--kind b: it has no effect without --name or --fast: add one, or drop --kind$"
     with pytest.raises(UsageError, match=expected):
         Few(kind="b").validate()
 
 
 def test_flags_that_exclude_each_other_are_refused():
     Few(late=True).validate()
-    with pytest.raises(
-        UsageError, match=r"^--late: this cannot be combined with --parts a b: drop"
-    ):
+    with pytest.raises(UsageError, match=r"^--late: it cannot be combined with --parts a b: drop"):
         Few(late=True, parts=["a", "b"]).validate()
 
 
@@ -279,9 +277,9 @@ def test_the_version_is_printed(capsys):
     [
         ("images --image_size 5", "--image_size 5"),
         ("images --splits a=2", "--splits a=2"),
-        ("text --window 4", "--window 4: this changes nothing without --tokens"),
+        ("text --window 4", "--window 4: it has no effect without --tokens"),
         ("sensors --time_unit ms", "--time_unit ms"),
-        ("reshard --keep a --drop b", "--drop b: this cannot be combined with --keep a"),
+        ("reshard --keep a --drop b", "--drop b: it cannot be combined with --keep a"),
     ],
 )
 def test_flags_are_checked_before_inputs_are_looked_at(capsys, command, message):

@@ -74,7 +74,7 @@ def test_a_job_that_was_complete_prints_the_same_and_changes_nothing(recordings,
     first, before = printed(capsys, *flags, *IN_MEMORY)[1], files()
     code, again, error = printed(capsys, *flags, *IN_MEMORY)
     assert code == 0
-    assert f"{out} is complete: the same options" in error
+    assert f"{out} is complete already, from the same options" in error
     assert (first.get("was_complete"), again["was_complete"]) == (None, True)
     for name in ("directory", "splits", "rejects", "exit_code"):
         assert again[name] == first[name]

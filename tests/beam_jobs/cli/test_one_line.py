@@ -90,7 +90,7 @@ def test_a_job_fails_with_one_line_if_stdout_is_full(pictures, tmp_path, monkeyp
     )
     flags = ["--input", f"{pictures}/*.png", "--output", tmp_path / "out", "--label", "none"]
     line = refused(capsys, 1, "^error: stdout cannot be written: ", "images", *flags)
-    assert line.endswith("[Errno 28] No space left on device; all else was done")
+    assert line.endswith("[Errno 28] No space left on device; everything else was done")
     assert (tmp_path / "out/manifest.json").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_working_directory_that_was_removed_is_named(tmp_path):
     )
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
-    assert last == "error: the working directory does not exist any more; change to another one"
+    assert last == "error: the working directory no longer exists; change to another one"
 
 
 def test_a_warning_that_beam_logs_when_it_is_imported_is_not_printed(pictures, tmp_path):

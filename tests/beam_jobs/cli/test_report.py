@@ -76,19 +76,19 @@ EMPTY = (survey("train", 2000), survey("val", 831), survey("test", 0, 0, 0))
 def test_an_empty_split_is_a_warning_with_its_cause_and_cure(asked, windows, message):
     (line,) = warnings(asked, *EMPTY, has_windows=windows)
     assert line.startswith(f"split test is empty: {message}")
-    assert line.endswith(" (records in all: 2,831)")
+    assert line.endswith(" (the dataset has 2,831 records)")
 
 
 def test_a_split_is_empty_if_all_of_it_was_rejected():
     (line,) = warnings(output(), *EMPTY[:2], survey("test", 0, 0, 0, 7))
-    assert line.startswith("split test is empty: all 7 inputs that belong to it were rejected (rec")
+    assert line.startswith("split test is empty: all 7 of its inputs were rejected (the")
 
 
 @pytest.mark.parametrize(
     ("num_shards", "shard_size", "records", "shards", "size", "cure"),
     [
         (5000, 128 << 20, 1797, 1797, 1797 * 250, "drop --num_shards, or give a smaller number"),
-        (0, 10, 1797, 1797, 1797 * 250, "drop --shard_size, which is 128.0 MiB then, or give at"),
+        (0, 10, 1797, 1797, 1797 * 250, "drop --shard_size (the default is 128.0 MiB), or give at"),
         (100, 128 << 20, 100, 100, 25_000, None),
         (200, 128 << 20, 90_000, 200, 9_000_000, None),
         (0, 128 << 20, 500, 250, 250_000, None),
@@ -108,7 +108,7 @@ def test_many_tiny_shards_are_a_warning(num_shards, shard_size, records, shards,
 def test_fewer_shards_than_asked_for_are_a_warning_with_the_cause():
     asked = output(num_shards=(500, 3, 0))
     assert warnings(asked, survey("train", 212, 212), survey("val", 9, 3), survey("test", 1)) == [
-        "split train has 212 of 500 shards: it has 212 records, and no shard is empty"
+        "split train has 212 of 500 shards: it has only 212 records, and a shard is never empty"
     ]
 
 

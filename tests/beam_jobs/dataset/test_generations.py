@@ -207,12 +207,12 @@ def test_of_two_jobs_the_second_to_commit_ends_with_one_line(tmp_path):
     slow = begun(output_of(tmp_path))
     prepare(slow, "slow", "ffffffff")
     written(output_of(tmp_path), "0123abcd")
-    with pytest.raises(UsageError, match="was completed here since this job began"):
+    with pytest.raises(UsageError, match="was completed here after this job began"):
         prepare(slow, "slow", "ffffffff")
     with pytest.raises(CompleteError):
         prepare(slow, "j", "0123abcd")
     write(tmp_path, *(f"ffffffff/{name}" for name in (NOTE, SHARD, f"{SHARD}.index")))
-    with pytest.raises(DataError, match="another job has completed a dataset here while") as caught:
+    with pytest.raises(DataError, match="another job completed a dataset here while") as caught:
         commit(slow, manifest_of(slow, "ffffffff"), state_of(str(tmp_path)))
     assert "\n" not in caught.value.message
     assert Manifest.read(tmp_path).shards[0].path.startswith("0123abcd/")
@@ -225,7 +225,7 @@ def test_a_job_whose_number_was_taken_and_replaced_commits_no_more(tmp_path):
     written(replace(output_of(tmp_path), overwrite=True), "89abcdef")
     assert files(tmp_path) == of_generation(2, "89abcdef")
     write(tmp_path, *(f"ffffffff/{name}" for name in (NOTE, SHARD, f"{SHARD}.index")))
-    with pytest.raises(DataError, match="another job has completed a dataset here while"):
+    with pytest.raises(DataError, match="another job completed a dataset here while"):
         commit(slow, manifest_of(slow, "ffffffff"), state_of(str(tmp_path)))
     assert not (tmp_path / "generations/1.json").exists()
 

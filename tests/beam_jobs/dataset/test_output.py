@@ -29,12 +29,12 @@ def test_the_number_of_shards_may_differ_by_split(text, expected):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0", "'0' is not a number in 1..99999"),
-        ("-1", "'-1' is not a number"),
-        ("100000", "'100000' is not a number"),
-        ("train=", "'' is not a number"),
-        ("dev=3", "no split 'dev', --splits has train, val"),
-        ("²", "'²' is not a number"),
+        ("0", "'0': expected 1 to 99999 shards"),
+        ("-1", "'-1': expected 1 to 99999 shards"),
+        ("100000", "'100000': expected 1 to 99999 shards"),
+        ("train=", "'': expected 1 to 99999 shards"),
+        ("dev=3", "no split 'dev', the splits are train, val"),
+        ("²", "'²': expected 1 to 99999 shards"),
     ],
 )
 def test_a_wrong_number_of_shards_is_refused_with_the_remedy(text, message):

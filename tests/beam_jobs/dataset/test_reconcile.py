@@ -55,7 +55,7 @@ def test_a_shard_may_be_empty_if_another_is_not():
 
 
 def test_inputs_without_a_record_and_without_a_reject_are_a_mistake_of_the_user():
-    with pytest.raises(UsageError, match="the inputs hold no record: no dataset was written"):
+    with pytest.raises(UsageError, match="the inputs have no records: no dataset was written"):
         reconciled(plan_of(0), [result(0, 0), result(1, 0)], 0)
 
 

@@ -241,7 +241,7 @@ CONSOLE = "https://console.cloud.google.com/dataflow/jobs/europe-west4/"
             "the job 7 ended as FAILED: KeyError: 'x' [while running",
         ),
         ("FAILED", STOCKOUT, DataError, f"the job 7 ended as FAILED: {STOCKOUT}; no dataset was"),
-        ("FAILED", "", DataError, "the job 7 ended as FAILED: the service does not say why; no"),
+        ("FAILED", "", DataError, "the job 7 ended as FAILED: the service gives no reason; no"),
         (
             "CANCELLED",
             "",
@@ -278,7 +278,7 @@ def test_a_refused_job_is_reported_in_one_line_and_not_sent_again(cloud, driver,
     posts = cloud.service.posts
     assert driver("refused") == 2
     found = error_of(capfd.readouterr().err)
-    assert found.startswith("Dataflow refuses the job: 403 ") and "not have permission" in found
+    assert found.startswith("Dataflow rejected the job: 403 ") and "not have permission" in found
     assert "check --project, --region" in found
     assert cloud.service.posts == posts + 1
 
@@ -344,7 +344,11 @@ def test_a_template_is_described_and_not_run(cloud, driver, capfd):
 @pytest.mark.parametrize(
     ("arguments", "more", "line"),
     [
-        ({"output": "{here}/o"}, [], "--output {here}/o: this path is on this machine"),
+        (
+            {"output": "{here}/o"},
+            [],
+            "--output {here}/o: Dataflow's workers cannot see paths of this machine",
+        ),
         ({}, ["--input={here}/x"], "--input "),
         ({"image": ""}, [], "--runner DataflowRunner: the workers would not have this package"),
         ({"image": ""}, ["--setup_file=setup.cfg"], "--setup_file setup.cfg: expected the"),

@@ -98,7 +98,7 @@ def test_one_crash_alone_is_no_reject(tmp_path):
 
 
 def test_a_process_that_is_killed_twice_fails_the_job(tmp_path):
-    with pytest.raises(DataError, match="killed twice, by hand or for lack of memory"):
+    with pytest.raises(DataError, match="killed twice, perhaps for lack of memory"):
         guarded(calls.die, str(tmp_path / "tries").encode(), signal.SIGKILL, 2, memory=0)
 
 

@@ -89,7 +89,7 @@ def test_without_the_jar_of_the_job_server_one_line_says_which_and_where(
     assert (
         f"put it into {tmp_path}, or name it with --{flags[0][9:14].lower()}_job_server_jar" in said
     )
-    assert said.endswith("; or give --job_endpoint HOST:PORT of a job server that runs")
+    assert said.endswith("; or add --job_endpoint HOST:PORT of a running job server")
     assert capsys.readouterr().err.startswith(f"downloading Beam's job server: {url}")
     (tmp_path / said.split(name)[1].split(".jar")[0].join([name, ".jar"])).touch()
     check_job_service(options)
@@ -99,7 +99,7 @@ def test_without_the_jar_of_the_job_server_one_line_says_which_and_where(
 def test_a_jar_that_is_not_there_is_named(tmp_path):
     flags = ["--runner=FlinkRunner", f"--flink_job_server_jar={tmp_path}/a.jar"]
     with pytest.raises(
-        UsageError, match=r"^Beam's job server is not there: name its jar with --flink_"
+        UsageError, match=r"^the jar of Beam's job server is missing: name it with --flink_"
     ):
         check_job_service(PipelineOptions(flags))
 

@@ -113,7 +113,7 @@ def test_a_job_is_not_submitted_while_flink_runs_an_earlier_one_of_the_same_outp
     with pytest.raises(UsageError) as caught:
         Followed("flink", service.address)
     assert caught.value.message.startswith(
-        f"Flink runs the job mine (12ab) already, of an earlier command: {service.address}/#/job/running/12ab"
+        f"Flink already runs the job mine (12ab) of an earlier command: {service.address}/#/job/running/12ab"
     )
     assert f"or cancel it with `curl -X PATCH '{service.address}/jobs/12ab?mode=" in str(
         caught.value
@@ -163,8 +163,8 @@ def test_one_line_says_that_flink_does_not_answer_what_is_written_and_what_to_ty
     service.close()
     lost = job.watch.lost(REFUSED).message
     assert lost == (
-        f"Flink does not answer at {service.address} (Connection refused): the job mine (12ab) is lost, or out of "
-        f"sight{WRITTEN}start Flink, and {AGAIN}"
+        f"Flink does not answer at {service.address} (Connection refused): the job mine (12ab) is lost or "
+        f"unreachable{WRITTEN}start Flink, and {AGAIN}"
     )
 
 
@@ -172,7 +172,7 @@ def test_a_cluster_of_unknown_address_that_does_not_answer_is_named_by_its_job_s
     job = Followed("spark")
     assert job.watch.lost(ValueError("its own")) is None
     assert job.watch.lost(REFUSED).message.startswith(
-        f"the cluster does not answer to the job service at localhost:8099: the job mine (beam-1) may continue{WRITTEN}"
+        f"the cluster does not answer the job service at localhost:8099: the job mine (beam-1) may continue{WRITTEN}"
     )
 
 
@@ -333,7 +333,7 @@ def test_a_dataset_is_not_looked_at_before_it_is_complete(
     given = [flag] if flag == "--check" else [flag, tmp_path / "report.html"]
     given += ["--engine"]
     said = (
-        f"{flag}: with {line} the command ends before the dataset is complete; drop one, and run "
+        f"{flag}: with {line} the command ends before the dataset is complete; drop one of the two, and run "
         f"`beam-shards {flag[2:]} DIR` when the job has ended"
     )
     refused(capsys, 2, said, *flags, "--output", tmp_path / "o", *given, *more)
@@ -342,7 +342,7 @@ def test_a_dataset_is_not_looked_at_before_it_is_complete(
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ([], "the job service that Beam starts ends with the command: add --job_endpoint"),
+        ([], "Beam's job service ends with the command: add --job_endpoint"),
         ([*ENDPOINT, *LOOPBACK], "the workers of --environment_type LOOPBACK end with the command"),
     ],
 )

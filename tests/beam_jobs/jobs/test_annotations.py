@@ -90,7 +90,7 @@ def test_paths_are_absolute_because_workers_run_in_other_directories(tmp_path, m
         ({"boxes": "coco:nothing.json"}, "nothing.json: cannot be read: no such file$"),
         ({"class_names": "n.txt"}, "--class_names names the classes in YOLO .* add --boxes yolo"),
         ({"boxes": "yolo", "class_names": "no.txt"}, "--class_names no.txt: cannot be read: "),
-        ({"boxes": "yolo", "class_names": "empty.txt"}, "empty.txt: it names no class"),
+        ({"boxes": "yolo", "class_names": "empty.txt"}, "empty.txt: it has no class names"),
         ({"captions": "csv"}, "--captions csv: expected coco:FILE, txt, txt:DIR or column:NAME"),
         ({"captions": "coco:broken.json"}, "broken.json: not JSON"),
         ({"boxes": "coco:captions.json"}, "the file has no categories: are these captions"),
@@ -267,7 +267,7 @@ def test_annotation_files_of_archive_members_are_refused_with_the_alternatives(
     if flags.get("boxes") == "coco:c.json":
         flags = flags | {"boxes": f"coco:{write(tmp_path / 'c.json', COCO)}"}
     message = (
-        f": {named} do not go together with archives that are read from front to back: unpack it, or "
+        f": {named} cannot be read with archives that are read from front to back: unpack it, or "
         "make it a .zip or .tar; --boxes coco:FILE"
     )
     with pytest.raises(UsageError, match=message):
@@ -352,7 +352,9 @@ def test_a_damaged_archive_of_annotations_ends_the_job(tmp_path):
     images = [write(tmp_path / f"p/{n}.jpg") for n in range(8)]
     archive = write(tmp_path / "labels.tar", labels[:2200])
     annotations = parse(f"yolo:{archive}")
-    message = r"labels\.tar: the archive is damaged or cut off after '1\.txt': .* make it again$"
+    message = (
+        r"labels\.tar: the archive is damaged or cut off after '1\.txt': .* make the archive again$"
+    )
     with pytest.raises(DataError, match=message):
         check(annotations, tmp_path / "p")
     with pytest.raises(DataError, match=message):
@@ -470,7 +472,7 @@ def test_a_file_that_would_be_boxes_and_captions_is_refused(tmp_path):
     for name in ("images/1.jpg", "images/1.txt", "labels/1.txt"):
         write(tmp_path / name)
     check(parse("yolo", captions="txt"), tmp_path / "images")
-    with pytest.raises(UsageError, match=r"1\.txt: it cannot be boxes and captions at once"):
+    with pytest.raises(UsageError, match=r"1\.txt: it cannot be both boxes and captions"):
         check(parse(f"yolo:{tmp_path}/images", captions="txt"), tmp_path / "images")
 
 
@@ -488,6 +490,6 @@ def test_an_entry_without_a_folder_that_fits_two_images_is_refused(tmp_path, kin
         write(tmp_path / "p" / name)
     check(boxes("cats/1.jpg", "dogs/1.jpg", "2.jpg"), tmp_path / "p")
     check(boxes("1.jpg", "2.jpg"), tmp_path / "p/dogs")
-    message = r"its entry '1\.jpg' would annotate both (cats|dogs)/1\.jpg and (cats|dogs)/1\.jpg: write the folders"
+    message = r"its entry '1\.jpg' would annotate both (cats|dogs)/1\.jpg and (cats|dogs)/1\.jpg: add the folders"
     with pytest.raises(UsageError, match=f"--boxes {kind}:.*: {message}"):
         check(boxes("1.jpg", "2.jpg"), tmp_path / "p")

@@ -41,7 +41,7 @@ def test_the_arrays_of_an_archive_keep_their_names_unless_there_is_one(compresse
 
 
 def test_an_archive_without_arrays_is_rejected():
-    assert rejected("npz", npz()) == "the archive holds no array"
+    assert rejected("npz", npz()) == "the archive has no array"
 
 
 def test_other_members_of_an_archive_are_ignored():
@@ -200,15 +200,15 @@ def test_h5_objects_other_than_series_of_numbers_are_skipped_unless_asked_for():
 
 
 def test_an_h5_file_without_numbers_is_rejected():
-    assert rejected("h5", h5(text=["a"])) == "it holds no array of numbers"
-    assert rejected("h5", h5()) == "it holds no array of numbers"
+    assert rejected("h5", h5(text=["a"])) == "it has no array of numbers"
+    assert rejected("h5", h5()) == "it has no array of numbers"
 
 
 def test_names_of_other_features_are_refused_in_every_archive():
     for name in ("key", "label"):
         for kind, data in (("npz", npz(x=[1], **{name: [2]})), ("h5", h5(x=[1], **{name: [2]}))):
             found = rejected(kind, data)
-            assert found == f"an array may not be called {name!r}: choose with --arrays"
+            assert found == f"an array may not be called {name!r}: choose others with --arrays"
 
 
 def test_soft_links_are_not_followed():

@@ -74,18 +74,18 @@ def test_flags_are_parsed_with_their_units():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"stride": "5"}, "--stride 5: this changes nothing without --window: add it"),
+        ({"stride": "5"}, "--stride 5: it has no effect without --window: add it"),
         (
             {"last_window": "pad"},
-            "--last_window pad: this changes nothing without --window: add it",
+            "--last_window pad: it has no effect without --window: add it",
         ),
         (
             {"last_window": "pad", "window": "5", "sequence": True},
-            "--sequence: this cannot be combined with --last_window pad: drop one",
+            "--sequence: it cannot be combined with --last_window pad: drop one",
         ),
         ({"window": "0"}, "--window 0: expected a number of samples"),
         ({"rate": "0Hz"}, "--rate 0Hz: expected a rate"),
-        ({"max_gap": "1s"}, "--max_gap 1s: this changes nothing without --resample: add it"),
+        ({"max_gap": "1s"}, "--max_gap 1s: it has no effect without --resample: add it"),
         ({"resample": "5Hz", "max_gap": "long"}, "--max_gap long: expected a number of samples"),
     ],
 )
@@ -108,8 +108,8 @@ def test_windows_are_those_of_numpy(length, window, stride, channels):
         with pytest.raises(RejectError) as caught:
             records_of(flags, {"x": array})
         assert str(caught.value) == (
-            f"it has {length} samples, a window has {window}; --last_window pad keeps shorter "
-            "recordings"
+            f"it has {length} samples, expected at least {window}; --last_window pad keeps "
+            "shorter recordings"
         )
         return
     expected = np.moveaxis(sliding_window_view(array, window, 0)[::stride], -1, 1)
@@ -145,7 +145,7 @@ def test_a_padded_window_tells_measured_samples_from_zeros():
     assert_same(last["y"], np.array([[1.0]] * 3 + [[0.0]] * 7))
     (short,) = records_of(flags, {"x": noise(4)})
     assert (short["length"], short["x"].shape) == (4, (10, 1))
-    with pytest.raises(RejectError, match=r"^it has 0 samples, a window has 10$"):
+    with pytest.raises(RejectError, match=r"^it has 0 samples, expected at least 10$"):
         records_of(flags, {"x": noise(0)})
     with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
         records_of({**flags, "window": "999999999s"}, {"x": noise(4)})
@@ -169,7 +169,7 @@ def test_times_become_samples_by_the_rate_of_the_file_before_that_of_the_flag(ra
 
 def test_a_time_without_a_rate_is_refused_with_the_cure():
     for flags in ({"window": "1s"}, {"window": "5", "stride": "1s"}):
-        with pytest.raises(UsageError, match="do not state how many samples a second has; add"):
+        with pytest.raises(UsageError, match="do not state their sampling rate; add"):
             records_of(flags, {"x": noise(50, 1)})
 
 
@@ -244,7 +244,7 @@ def test_no_window_spans_a_gap():
 def test_a_window_longer_than_every_segment_rejects_a_recording():
     with pytest.raises(RejectError) as caught:
         records_of({"resample": "10Hz", "window": "31"}, {"x": noise(50, 1)}, {"x": GAP})
-    message = "it has 30 samples without a gap, a window has 31; --last_window pad keeps shorter"
+    message = "it has 30 samples without a gap, expected at least 31; --last_window pad"
     assert str(caught.value).startswith(message)
 
 

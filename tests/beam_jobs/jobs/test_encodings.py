@@ -64,7 +64,7 @@ def test_an_encoding_that_does_not_fit_is_refused_with_those_that_do(name):
 
 def test_lists_of_arrays_and_unknown_features_are_refused():
     features = {"signal": Feature("float32", (None, None), "sequence"), "key": Feature("string")}
-    with pytest.raises(UsageError, match=r"float32 \[None, None\] can be a sequence alone"):
+    with pytest.raises(UsageError, match=r"float32 \[None, None\] can be only sequence"):
         with_encodings(features, {"signal": "tensor"})
     with pytest.raises(UsageError, match="no feature 'boxes': the records have key, signal"):
         with_encodings(features, {"boxes": "list"})

@@ -222,7 +222,7 @@ def test_a_column_gives_the_split_and_rows_with_unknown_splits_are_rejected(tmp_
     assert {key: split for key, (split, _) in written.frames.items()} == {
         key: split for key, (split, _, _) in found.records.items()
     }
-    reason = "column 'is' is 'tset', --splits has train, val"
+    reason = "column 'is' is 'tset', expected one of train, val"
     assert found.rejects == written.rejects == {"x.tar.gz/3.png": reason}
 
 

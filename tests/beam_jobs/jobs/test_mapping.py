@@ -169,9 +169,7 @@ def test_records_of_a_dataset_are_given_by_its_schema(folder):
     assert mapped("reshard", folder / "data", "same").schema == SCHEMA
     (folder / "data/manifest.json").unlink()
     message = refused("reshard", folder / "data", "same")
-    assert message.startswith(
-        "--map needs to know the features of the records: there is no manifest"
-    )
+    assert message.startswith("--map needs to know the features of the records, but no manifest")
 
 
 @pytest.mark.parametrize(
@@ -180,14 +178,14 @@ def test_records_of_a_dataset_are_given_by_its_schema(folder):
         (
             "failing",
             [],
-            "makes features of no record: the first: a/0.npy: --map functions_of_a_user:",
+            "fails for all of the first records: the first: a/0.npy: --map functions_of_a_user:",
         ),
         ("odd", [], "the first records have x=float32 and x=int64: return one dtype and rank, or"),
         ("kinds", ["--label", "none"], "the first records have no 'x' with a dtype: return one"),
         (
             "same",
             ["--map_schema", "label=int64"],
-            "--map_schema label: a function may not change it",
+            "--map_schema label: --map may not change this feature",
         ),
     ],
 )

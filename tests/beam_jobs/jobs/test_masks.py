@@ -52,8 +52,6 @@ def test_tensorflow_decodes_palettes_to_their_colors():
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
 def test_a_mask_of_colors_is_a_reject_with_its_mode_and_the_cure(mode):
     data = encoded(Image.new(mode, (2, 2)), "PNG")
-    message = (
-        f"its mask: an image of mode {mode}, expected one value a pixel: .*; replace each color by"
-    )
+    message = f"its mask: an image of mode {mode}, expected one value per pixel: .*; replace each color by"
     with pytest.raises(RejectError, match=message):
         read_mask(io.BytesIO(data), 4)

@@ -303,9 +303,7 @@ def test_metadata_comes_before_columns_of_the_file(tmp_path):
     flags = shlex.split(f"sensors --table {tmp_path}/t.csv --label column:kind --dry_run")
     job = parse_command(flags).job
     (note,) = job.warnings
-    assert note == (
-        "a.csv: column 'kind' is in the metadata and in the file: that of the metadata is used"
-    )
+    assert note == ("a.csv: column 'kind' is in the metadata and in the file: the metadata is used")
     (source,) = job.sources(job.inputs.patterns[0])
     assert job.whole_files and job.labels.of(source) == "cat"
     assert job.load(source)["signal"].tolist() == [[1], [2]]

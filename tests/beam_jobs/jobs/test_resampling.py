@@ -281,7 +281,7 @@ def test_the_size_of_blocks_changes_no_sample(monkeypatch):
 
 def test_a_recording_shorter_than_a_sample_of_the_lower_rate_is_rejected():
     message = (
-        r"^its 44100 samples are shorter than one sample of --resample, which is 220500 of them"
+        r"^its 44100 samples are shorter than one sample of --resample, which takes 220500 of them"
     )
     with pytest.raises(RejectError, match=message):
         lowered(np.zeros(44_100, np.int16), 44_100, 0.2)

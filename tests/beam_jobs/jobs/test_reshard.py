@@ -83,7 +83,7 @@ def second(job, schema, rules=None):
     """The (key, frame) pairs, rejects, late rejects and statistics of the second pass."""
     plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
     encoding = EncodingPlan(
-        rules=rules or rules_of(), schema=schema, names={}, shard_plan=plan, held=Kept()
+        rules=rules or rules_of(), schema=schema, names={}, shard_plan=plan, runs=Kept()
     )
     passed = ReshardSecondPass(encoding, job)
     counter = passed.counter()

@@ -88,7 +88,7 @@ def test_only_numbers_of_a_mat_file_are_read(compressed):
     data = mat(compressed, z=ACC * 1j, sparse=scipy.sparse.csc_matrix(ACC), **others)
     assert_same(read("mat", data).arrays["signal"], ACC * 1j)
     assert rejected("mat", data, arrays=("d",)) == "no array 'd': the file has z"
-    assert rejected("mat", mat(compressed, **others)) == "it holds no array of numbers"
+    assert rejected("mat", mat(compressed, **others)) == "it has no array of numbers"
 
 
 def test_a_mat_file_that_unpacks_to_too_much_is_rejected(monkeypatch):
@@ -161,7 +161,8 @@ def test_signals_of_edf_are_channels_in_physical_units(kind, bits):
 def test_signals_of_several_rates_and_interrupted_recordings_are_rejected():
     data, expected = edf(rates=(4, 2))
     assert rejected("edf", data) == (
-        "its signals differ in their rates: EEG 0 4 Hz, EEG 1 2 Hz; choose with --columns"
+        "its signals differ in their rates: EEG 0 4 Hz, EEG 1 2 Hz; choose signals of one rate "
+        "with --columns"
     )
     found = read("edf", data, columns=("EEG 1",))
     np.testing.assert_allclose(found.arrays["signal"][:, 0], expected[1], rtol=1e-9, atol=1e-9)

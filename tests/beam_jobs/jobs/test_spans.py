@@ -53,6 +53,6 @@ def test_a_malformed_span_is_refused(text):
 
 def test_a_span_in_seconds_needs_a_rate():
     with pytest.raises(
-        UsageError, match="--window 2s: the recordings do not state how many samples a second has"
+        UsageError, match="--window 2s: the recordings do not state their sampling rate"
     ):
         Span.parse("2s").samples(None)

@@ -225,8 +225,11 @@ def test_a_record_is_a_json_object(tmp_path):
         ("[1]", "expected a JSON object, got list"),
         ('"a"', "expected a JSON object, got str"),
         ("null", "expected a JSON object, got NoneType"),
-        ("{}", "no field 'text', it has no fields; name the one with the text: --text_field"),
-        ('{"body": "a", "id": 1}', "no field 'text', it has body, id; name the one with the text"),
+        ("{}", "no field 'text', it has no fields; name the field with the text: --text_field"),
+        (
+            '{"body": "a", "id": 1}',
+            "no field 'text', it has body, id; name the field with the text",
+        ),
         ('{"text": null}', "field 'text' is None, expected text"),
         ('{"text": 3}', "field 'text' is 3, expected text"),
         ('{"text": ["a"]}', "field 'text' is ['a'], expected text"),
@@ -259,7 +262,7 @@ def test_several_fields_hold_texts(tmp_path):
     assert (second.text, second.more) == ("", ("",))
     assert [text.error for text in rest] == [
         "field 'a.text' is None, expected text; the record has q, a, a.text",
-        "no field 'q', it has a, a.text; name the one with the text: --text_field",
+        "no field 'q', it has a, a.text; name the field with the text: --text_field",
     ]
     (line,) = read(tmp_path, "a.txt", "plain\n", **options)
     assert line.error == "plain text has no fields, such as 'q'"
@@ -583,7 +586,7 @@ def test_texts_without_a_name_are_rejects(tmp_path):
     assert [(text.key, text.error) for text in found] == [
         ("t.jsonl#1", "no column 'id'; it has text"),
         ("t.jsonl#2", "column 'id' is None, expected text or a whole number"),
-        ("t.jsonl#3", "--key column:id: 'a\\x00b' holds the character 0"),
+        ("t.jsonl#3", "--key column:id: 'a\\x00b' contains the character 0"),
     ]
     with pytest.raises(UsageError, match="no column 'id', it has text"):
         read(tmp_path, "t.csv", "text\nx\n", key_column="id")

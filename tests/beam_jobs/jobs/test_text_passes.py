@@ -96,7 +96,7 @@ def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> lis
         schema=reader.schema,
         names={"label": names},
         shard_plan=plan.pack(),
-        held=(kept := Kept()),
+        runs=(kept := Kept()),
         vocabulary=VOCABULARY,
         tokenizer=BPE,
     )
@@ -452,7 +452,7 @@ def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
 def test_a_label_that_the_first_pass_did_not_see_ends_the_job(tmp_path):
     write_json(tmp_path, [{"text": "a", "y": "new"}])
     reader = job(tmp_path, label_field="y")
-    with pytest.raises(DataError, match=r"'new' was not seen .* have changed while the job ran"):
+    with pytest.raises(DataError, match=r"'new' was not seen .* changed while the job ran"):
         second_pass(reader, rules_of(), tasks_of(reader)[0], ("old",))
 
 

@@ -446,7 +446,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         (
             b'{"x":1,"y":"a"}\n{"x":1,"y":[2]}',
             {"own_columns": ("y",)},
-            "line 2: [2] of 'y' is no text or",
+            "line 2: [2] of 'y' is not text or",
         ),
         (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),
         (b"[" * 100_000, {}, "not a whole .jsonl file: line 1 is not JSON"),

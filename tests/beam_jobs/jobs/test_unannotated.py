@@ -123,7 +123,7 @@ def test_the_summary_and_the_manifest_count_kept_images(folder, capsys):
     output = folder / "o"
     flags = ["--input", folder / "p/*.png", "--label", "none", *ONE, "--output"]
     assert run("images", "--boxes", "voc", "--unannotated", "keep", *flags, output) == 0
-    assert "images without an annotation that are kept: 1" in capsys.readouterr().err
+    assert "images without annotations that were kept: 1" in capsys.readouterr().err
     assert [len(record["boxes"]) for _, record in sorted(records_of(output).items())] == [1, 0]
     manifest = Manifest.read(str(output))
     assert (manifest.unannotated, manifest.rejected) == (1, 0)
@@ -132,7 +132,5 @@ def test_the_summary_and_the_manifest_count_kept_images(folder, capsys):
 
 def test_there_must_be_annotations_that_can_lack(folder, capsys):
     flags = ["--input", folder / "p", "--output", folder / "o", "--unannotated", "keep"]
-    expected = (
-        "--unannotated keep: this changes nothing without --boxes, --captions or --masks: add"
-    )
+    expected = "--unannotated keep: it has no effect without --boxes, --captions or --masks: add"
     refused(capsys, 2, expected, "images", *flags)

@@ -276,7 +276,7 @@ def test_other_yaml_is_refused_with_the_cure(text):
 @pytest.mark.parametrize(
     ("path", "data", "message"),
     [
-        ("a.txt", b" \n", "a.txt: it names no class, expected a name per line"),
+        ("a.txt", b" \n", "a.txt: it has no class names, expected one per line"),
         ("a.txt", b"a\n\nb", "a.txt: class 1 has no name, expected a name for each number"),
         ("a.txt", b"a\nb\na", "a.txt: classes 0 and 2 are both 'a'"),
         ("a.txt", b"\xff", "a.txt: not UTF-8: "),
@@ -395,9 +395,7 @@ def test_an_image_is_found_by_its_path_or_by_an_end_that_only_one_path_has(tmp_p
             with pytest.raises(RejectError, match="the COCO file has no image of this name"):
                 find(name)
     # An image in another folder is another image, but a hint.
-    with pytest.raises(
-        RejectError, match=r"it has 'x/c\.jpg', name the folder above with --input$"
-    ):
+    with pytest.raises(RejectError, match=r"it has 'x/c\.jpg': give --input the folder above$"):
         found.captions("z/c.jpg")
 
 

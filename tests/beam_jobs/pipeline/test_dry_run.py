@@ -308,7 +308,7 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
     plan = ["plan", "images", *ONE, "--label", "none", "--input"]
     assert run(*plan, tmp_path / "in") == 1
     out, error = capsys.readouterr()
-    assert "error: 5 of 20 inputs are rejected, more than 5 %: the job would fail; " in error
+    assert "error: 5 of 20 inputs are rejected, more than 5%: the job would fail; " in error
     assert "20 records tried, 5 of them rejected\n" in out
     assert out.count(": cannot be decoded: unknown image format") == 5
     assert run(*plan, tmp_path / "in", "--on_reject", "fail") == 1
@@ -321,4 +321,4 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
 def test_inputs_without_a_record_are_refused_like_by_the_job(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("path\n")
     flags = ["--table", tmp_path / "t.csv", "--label", "none", *ONE]
-    refused(capsys, 2, "the inputs hold no record: no dataset was", "plan", "images", *flags)
+    refused(capsys, 2, "the inputs have no records: no dataset was", "plan", "images", *flags)

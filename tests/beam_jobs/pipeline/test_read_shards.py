@@ -273,7 +273,7 @@ def test_a_dataset_that_is_replaced_after_the_pipeline_was_built_is_an_error(tmp
         pipeline.run()
     assert caught.value.message == (
         f"{tmp_path}/in/train-00000-of-00001.tfrecord: No such file or directory; build the pipeline again "
-        "if a job has replaced the dataset meanwhile"
+        "if a job has replaced the dataset in the meantime"
     )
 
 

@@ -94,7 +94,7 @@ def test_a_repeated_key_is_refused(tmp_path):
     error = failure([record(1), record(2), record(1)], tmp_path / "out")
     assert isinstance(error, UsageError)
     assert re.fullmatch(
-        r"(duplicate key 'r1'|two records have the same key): every record needs a key of its own; "
+        r"(duplicate key 'r1'|two records have the same key): every record needs a unique key; "
         r"two elements \(key, features\) of the PCollection have the same one",
         str(error),
     )

@@ -104,8 +104,8 @@ def test_a_column_names_the_split(value, split):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"s": "Val"}, "column 's' is 'Val', --splits has train, val"),
-        ({"s": 3}, "column 's' is '3', --splits has train, val"),
+        ({"s": "Val"}, "column 's' is 'Val', expected one of train, val"),
+        ({"s": 3}, "column 's' is '3', expected one of train, val"),
         ({"s": None}, "column 's' is None, expected text or a whole number"),
         ({"t": 1}, "no column 's'; it has t"),
     ],
@@ -123,7 +123,7 @@ def test_rows_name_splits_and_wrong_ones_are_errors():
     splits, errors = SplitRules(placement).splits_of([b"a", b"b", b"c", b"d"], rows, [])
     assert splits.tolist() == [1, 0, 0, 0]
     assert errors == {
-        1: "column 's' is 'x', --splits has train, val",
+        1: "column 's' is 'x', expected one of train, val",
         3: "no column 's'; it has none",
     }
 
@@ -151,6 +151,6 @@ def test_a_record_of_a_shard_keeps_the_split_that_the_shard_is_named_after():
 def test_too_many_splits_of_shards_are_refused():
     Splits.of_shards([f"s{n}" for n in range(MAX_SPLITS)])
     with pytest.raises(
-        UsageError, match=f"belong to {MAX_SPLITS + 1} splits, at most {MAX_SPLITS}"
+        UsageError, match=f"belong to {MAX_SPLITS + 1} splits, more than {MAX_SPLITS}"
     ):
         Splits.of_shards([f"s{n}" for n in range(MAX_SPLITS + 1)])

@@ -37,7 +37,7 @@ def test_there_are_up_to_256_splits():
     assert len(Splits.parse(shares(256)).names) == 256
     with pytest.raises(UsageError) as caught:
         Splits.parse(shares(257))
-    assert caught.value.message == "--splits: 257 splits, at most 256 are possible"
+    assert caught.value.message == "--splits: found 257 splits, expected at most 256"
     assert len(Splits.named([f"s{n}" for n in range(256)], "c").names) == 256
     with pytest.raises(UsageError, match="up to 256 names of splits, each once, got 257"):
         Splits.named([f"s{n}" for n in range(257)], "c")
@@ -62,5 +62,5 @@ def test_a_key_of_no_shard_is_named_even_if_it_is_not_utf_8():
         splits.of_keys([*keys, b"a/\xff-0"])
     assert caught.value.message == (
         r"a/\xff-0: expected a shard of train, val; the inputs have changed since the job began: "
-        "run it again"
+        "run the same command again"
     )

@@ -172,7 +172,7 @@ def test_records_that_a_runner_loses_or_repeats_are_noticed():
         place_cuts(counts, Histogram().add(block_of([("a", 1)]), counts), placement)
     assert caught.value.message == (
         "the runner lost or repeated records of label 'a' while splits were planned: 1 of 3 arrived; no "
-        "dataset was written, run the job again"
+        "dataset was written, run the same command again"
     )
     with pytest.raises(DataError, match="planned: 0 of 3 arrived"):
         place_cuts(counts, Histogram(), placement)
@@ -191,7 +191,7 @@ def test_a_label_that_was_not_planned_means_that_inputs_have_changed():
         planned.splits_of(block_of([("a", 1), ("b", 1)]))
     assert caught.value.message == (
         "label 'b' was not seen when splits were planned: the runner lost records, or the inputs "
-        "have changed while the job ran; no dataset was written, run it again"
+        "changed while the job ran; no dataset was written, run the same command again"
     )
 
 

@@ -136,8 +136,8 @@ def test_a_function_may_not_change_the_label():
     with pytest.raises(UsageError) as caught:
         mapper(other_label).values(small(), "a.npy")
     assert re.fullmatch(
-        r"--map \S+:other_label: changed 'label' of a\.npy from 3 to .*4.*; it is kept as it is: leave "
-        "it out of what is returned",
+        r"--map \S+:other_label: changed 'label' of a\.npy from 3 to .*4.*; a function may "
+        "not change it: do not return it",
         caught.value.message,
     )
 
@@ -158,12 +158,12 @@ def test_an_exception_is_a_reject_that_names_the_line():
             mean_of,
             ("float32", (3,)),
             r"feature 'mean': expected float32 \[3\], got float32 \[2\]; --map_schema "
-            r"mean=float32\[None\] holds it",
+            r"mean=float32\[None\] would fit",
         ),
         (
             more,
             ("float32", (2,)),
-            r"feature 'extra' is not one of the first records: return it of every record, and add "
+            r"feature 'extra' is missing in the first records: return it for every record, and add "
             r"--map_schema extra=int64\[2\]",
         ),
     ],
@@ -174,7 +174,9 @@ def test_a_record_that_does_not_fit_says_which_schema_to_state(function, feature
 
 def test_a_missing_feature_is_a_reject():
     schema = {**KEPT, "mean": Feature("float32", (2,)), "other": Feature("int64")}
-    assert reason(mean_of, schema).endswith("feature 'other' is missing: return it of every record")
+    assert reason(mean_of, schema).endswith(
+        "feature 'other' is missing: return it for every record"
+    )
 
 
 def flipped(features, info):

@@ -42,9 +42,7 @@ def test_without_a_limit_one_in_twenty_of_ten_inputs_may_be_rejected():
     for rejected, found in ((5, 100), (8, 9), (0, 10)):
         limit.check(rejected, found, [])
     for rejected, found in ((6, 100), (1, 10)):
-        with pytest.raises(
-            DataError, match=f"^{rejected} of {found} inputs are .* more than 5 %: "
-        ):
+        with pytest.raises(DataError, match=f"^{rejected} of {found} inputs are .* more than 5%: "):
             limit.check(rejected, found, [])
 
 
@@ -53,7 +51,7 @@ def test_too_many_rejects_are_told_with_their_reasons_and_the_cure():
     with pytest.raises(DataError) as caught:
         MaxRejects.parse("").check(3, 11, [*rejects, Reject("x", "read", "not UTF-8")])
     assert caught.value.message == (
-        "3 of 11 inputs are rejected, more than 5 %: no dataset was written; byte …: cut off, such as 0.jpg; not "
+        "3 of 11 inputs are rejected, more than 5%: no dataset was written; byte …: cut off, such as 0.jpg; not "
         "UTF-8, such as x. Fix them, or add --max_rejects 0.28 (or all) to the same command, which keeps the shards "
         "that are done"
     )

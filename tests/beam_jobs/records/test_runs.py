@@ -156,7 +156,7 @@ def test_every_damaged_byte_of_a_block_is_noticed(spool, tmp_path):
     whole = file.read_bytes()
     for at in range(0, len(whole), 31):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(DataError, match=r"records are gone from .*damaged"):
+        with pytest.raises(DataError, match=r"records are missing or damaged in .*damaged"):
             read(spool, [locators])
     file.write_bytes(whole)
     assert len(read(spool, [locators])) == 20
@@ -167,6 +167,6 @@ def test_a_short_or_missing_file_is_a_data_error(spool, tmp_path):
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:-1])
     for _ in range(2):
-        with pytest.raises(DataError, match="records are gone from"):
+        with pytest.raises(DataError, match="records are missing or damaged in"):
             read(spool, [locators])
         file.unlink(missing_ok=True)

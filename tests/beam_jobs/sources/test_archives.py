@@ -401,7 +401,7 @@ def test_overlapping_members_are_rejected():
     bomb = with_end(with_end(bomb, END_COUNT, 1000, 2), END_SIZE, len(directory))
     names, message = until_broken(bomb, "zip")
     assert len(names) < 2
-    assert "its members overlap: they claim more bytes than it has" in message
+    assert "its members overlap: they claim more bytes than the archive has" in message
 
 
 def reject(data: bytes, place: MemberLocation) -> str:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.sidecars import ALONE
+from beam_jobs.sources.archives.sidecars import NO_MATCH
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 from beam_jobs.storage.listing import ALL
@@ -213,8 +213,8 @@ def test_sidecars_of_a_packed_archive_must_be_next_to_their_member(tmp_path):
     assert rows_of(inputs_of(tmp_path, "x.tar.gz", **flags)) == {
         "x.tar.gz/1.jpg": {},
         "x.tar.gz/2.jpg": {},
-        "x.tar.gz/1.cls": ALONE,
-        "x.tar.gz/2.cls": ALONE,
+        "x.tar.gz/1.cls": NO_MATCH,
+        "x.tar.gz/2.cls": NO_MATCH,
     }
 
 
@@ -245,7 +245,7 @@ def expected_rows(kind: str, files: Files, columns: tuple[str, ...]) -> dict[str
         key = f"x.{kind}/{folder}{stem}.{extension}"
         if extension.lower() in ("cls", "txt", "json"):
             if len(sidecars) == len(mine):
-                rows[key] = ALONE
+                rows[key] = NO_MATCH
             continue
         row: dict[str, object] = {}
         try:
@@ -271,7 +271,9 @@ def test_samples_are_found_as_by_comparing_all_names(files, columns, kind):
     for key, row in found.items():
         if isinstance(row, dict):  # Without the names of other columns, which only a reject lists.
             found[key] = {name: value for name, value in row.items() if name in columns}
-    broken = {key: "broken" for key, row in found.items() if isinstance(row, str) and row != ALONE}
+    broken = {
+        key: "broken" for key, row in found.items() if isinstance(row, str) and row != NO_MATCH
+    }
     assert found | broken == expected_rows(kind, files, columns)
 
 

@@ -120,7 +120,7 @@ def test_of_equally_frequent_sets_of_arrays_the_larger_counts(tmp_path):
 
 def test_a_second_file_of_one_array_is_an_error_that_names_the_first(tmp_path):
     job = inputs(tmp_path, "r1_acc.npy", "r1_acc.csv", join="{recording}_{array}.*")
-    assert errors(job) == {"r1_acc.npy": "r1 has its 'acc' from r1_acc.csv already"}
+    assert errors(job) == {"r1_acc.npy": "r1 already has its 'acc' from r1_acc.csv"}
     ((_, path, _, _),) = sources(job)[1].joined
     assert path.endswith("r1_acc.csv")
 
@@ -148,7 +148,7 @@ def test_a_name_that_does_not_fit_is_an_error(tmp_path):
 def test_members_of_archives_are_not_joined(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped([("r1_acc.csv", b"1\n")]))
     job = inputs(tmp_path, "r1_acc.csv")
-    message = "it is in an archive, whose members cannot be joined"
+    message = "it is in an archive; members of archives cannot be joined"
     assert errors(job) == {"a.zip/r1_acc.csv": message}
     assert list(good(job)) == ["r1"]
 

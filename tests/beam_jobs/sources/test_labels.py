@@ -195,7 +195,7 @@ def shared_names(tmp_path, text, *files):
     return ""
 
 
-HINT = "a name without a folder may mean {} and {}: write folders there, too, such as {}"
+HINT = "a name without a folder fits both {} and {}: add the folders there, too, such as {}"
 
 
 @pytest.mark.parametrize(

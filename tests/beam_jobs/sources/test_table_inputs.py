@@ -127,11 +127,11 @@ def test_a_file_that_is_missing_is_a_source_with_the_reason(tmp_path):
     write(tmp_path, "here.jpg", "x")
     table = write(tmp_path, "t.csv", "path\nhere.jpg\ngone.jpg\nhere\nhere.jpg/below\n")
     found = {source.key: source.error for source in sources_of(inputs_of(table))}
-    looked = "below the folder of the table, or that which --input names"
+    looked = "in the folder of the table, or of --input"
     assert found == {
         "here.jpg": "",
-        "gone.jpg": f"there is no file 'gone.jpg' {looked}",
-        "here": f"there is no file 'here' {looked}; names need their ending, such as .jpg",
+        "gone.jpg": f"no file 'gone.jpg' {looked}",
+        "here": f"no file 'here' {looked}; names need their ending, such as .jpg",
         "here.jpg/below": "cannot be read: Not a directory",
     }
 
@@ -198,7 +198,7 @@ def test_a_value_that_is_not_a_path_is_an_error(tmp_path, value):
 def test_a_row_cannot_name_an_archive(tmp_path, name):
     table = write(tmp_path, "t.csv", f"path\n{name}\n")
     (source,) = sources_of(inputs_of(table))
-    assert source == Source("t.csv#1", error="an archive: name it with --input, without a --table")
+    assert source == Source("t.csv#1", error="an archive: name it with --input, without --table")
 
 
 def test_keys_are_paths_or_rows_or_a_column(tmp_path):
@@ -221,7 +221,7 @@ def test_keys_are_paths_or_rows_or_a_column(tmp_path):
         ({"id": ""}, "column 'id' is '', expected text or a whole number"),
         ({"id": 1.5}, "column 'id' is 1.5, expected text or a whole number"),
         ({"id": ["a"]}, "column 'id' is ['a'], expected text or a whole number"),
-        ({"id": "a\0b"}, "--key column:id: 'a\\x00b' holds the character 0"),
+        ({"id": "a\0b"}, "--key column:id: 'a\\x00b' contains the character 0"),
         ({}, "no column 'id'; it has path"),
     ],
 )
@@ -323,7 +323,7 @@ def test_every_table_is_checked_at_the_start(tmp_path):
             "no column path/file/filename/file_name/key/image/name, it has none; name the one",
         ),
         ("t.csv", "x,y\n", "it has x, y; name the one with the paths: --path_column"),
-        ("t.csv", "path,a,a\n", "two columns are called 'a': give each a name of its own"),
+        ("t.csv", "path,a,a\n", "two columns are called 'a': give each a unique name"),
         ("t.csv", b"path,\xff\n", "cannot be read: not a table that can be read to its end"),
         ("t.csv.gz", "path\n", "cannot be read: cannot be read to its end: Not a gzipped file"),
         ("t.parquet", "path\n", "cannot be read: not a Parquet file that can be read"),
@@ -460,19 +460,19 @@ def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("t.csv", "split\n\n", "no row has a name there; is it the right column?"),
-        ("t.jsonl", lines([{"split": 1.5}]), "no row has a name there"),
+        ("t.csv", "split\n\n", "no row has a name in it; is it the right column?"),
+        ("t.jsonl", lines([{"split": 1.5}]), "no row has a name in it"),
         (
             "t.csv",
             "split\n" + "".join(f"{n}\n" for n in range(300)),
-            "{path}: it has more than 256 different values, which are no splits; name another column",
+            "{path}: it has more than 256 different values, too many for splits; name another column",
         ),
         ("t.csv", "split,a,a\nx,1,2\n", "{path}: two columns are called 'a'"),
         (
             "t.txt",
             "x\n",
             "{path} is not a table, so the names in the column are not known before its records are "
-            "read: give --splits train,val",
+            "read: add --splits train,val",
         ),
     ],
 )
@@ -501,7 +501,7 @@ def test_files_in_a_store_have_their_size_and_time_and_may_be_missing(store, tmp
     }
     assert all(0 <= listed[s.path] - s.modified < 10**9 and s.modified > 0 for s in good)
     assert [s.path for s in lost] == [f"{n}.npy" for n in range(40, 45)]
-    assert all(s.error.startswith(f"there is no file '{s.path}' below the folder") for s in lost)
+    assert all(s.error.startswith(f"no file '{s.path}' in the folder") for s in lost)
     with pytest.raises(
         RejectError, match="it has 40 bytes, more than 39: raise --max_record_bytes"
     ):

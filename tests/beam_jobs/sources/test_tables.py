@@ -176,7 +176,7 @@ def test_two_columns_of_one_name_are_the_users_mistake(kind):
     data = "a,b,a\n1,2,3\n"
     if kind == "parquet":
         data = parquet(pa.table([[1], [2], [3]], names=["a", "b", "a"]))
-    message = "two columns are called 'a': give each a name of its own"
+    message = "two columns are called 'a': give each a unique name"
     for function in (read, names):
         with pytest.raises(UsageError, match=message):
             function(kind, data)
@@ -579,9 +579,9 @@ def test_objects_of_json_are_those_of_the_library(objects, ascii_only, indent, b
         (
             '[{"a": 1}] {"a": 2}',
             [1, 0],
-            "not JSON that can be read to its end: more follows its array",
+            "not JSON that can be read to its end: data follows its array",
         ),
-        ('[{"a": 1}]' + " " * 3_000_000 + "[", [1, 0], "read to its end: more follows its array"),
+        ('[{"a": 1}]' + " " * 3_000_000 + "[", [1, 0], "read to its end: data follows its array"),
         ("[" * 100_000, [0], "not JSON that can be read to its end: "),
         ('[{"a": "\udcff"}, {"a": 1}]', [1, 2], "not UTF-8"),
         ('{"a": "' + "x" * 400, [0], "not JSON, or an object is longer than 0 MiB"),

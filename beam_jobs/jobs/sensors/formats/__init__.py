@@ -1,1 +1,1 @@
-"""Formats of recordings, one file each; `registry` finds the one of a file."""
+"""Formats of recordings, one file each; `registry` finds the format of a file."""

@@ -1,4 +1,4 @@
-"""Recordings in files that Arrow reads: Parquet, and its own format, which is Feather, too."""
+"""Recordings in files that Arrow reads: Parquet, and Arrow's own format, which Feather uses too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
     file = pyarrow.parquet.ParquetFile(io.BytesIO(data))
 
     def read(names: list[str]) -> pyarrow.Table:
-        # A text that is repeated in each of a billion rows takes a few bytes of a file.
+        # A text that is repeated in a billion rows may take only a few bytes of a file.
         table = pyarrow.parquet.ParquetFile(
             io.BytesIO(data), read_dictionary=list(options.own_columns)
         )
@@ -44,8 +44,8 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
 
 
 def read_feather(data: bytes, options: ReadOptions) -> Recording:
-    """The same of a table in Arrow's own format."""
-    # As a part of a dataset, a file states its number of rows before any is unpacked.
+    """The same, of a table in Arrow's own format."""
+    # As part of a dataset, a file states its number of rows before any is unpacked.
     file = pyarrow.dataset.IpcFileFormat().make_fragment(pyarrow.py_buffer(data))
 
     def read(names: list[str]) -> pyarrow.Table:

@@ -15,8 +15,8 @@ from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.packages import require
 from beam_jobs.storage.limits import check_bytes
 
-# How files in formats other than WAV begin, of those that libsndfile reads; it would open many more,
-# whatever their name. An MPEG frame begins with 11 bits that are set.
+# The first bytes of accepted formats other than WAV; libsndfile would open many more, whatever their
+# name. An MPEG frame begins with 11 set bits.
 _OTHER_AUDIO = re.compile(
     rb"fLaC|OggS|ID3|\xff[\xe0-\xff]|FORM|\.snd|caff|riff|NIST_1A|Creative Voice File"
 )
@@ -38,7 +38,7 @@ _WAVE_DTYPES = {
 # A size that was unknown when the header was written.
 _UNKNOWN_SIZE = 0xFFFFFFFF
 
-# The dtypes of libsndfile's encodings. Decoders compute floats; what is not listed has at most 16 bits.
+# The dtypes of libsndfile's encodings. Decoders compute floats; encodings that are not listed have at most 16 bits.
 _DTYPES = {
     "DOUBLE": "float64",
     **dict.fromkeys(("FLOAT", "VORBIS", "OPUS"), "float32"),
@@ -47,7 +47,7 @@ _DTYPES = {
     **dict.fromkeys(("DWVW_16", "DWVW_24"), "int32"),
 }
 
-# What libsndfile logs about a file that is cut or has a hole, and opens nevertheless.
+# libsndfile logs these lines about a file that is cut or has a hole, and opens it anyway.
 _DAMAGE = re.compile(
     r"^.*(?:: (\d+) \(should be (\d+)\)|unexpectedly|truncated|Junk after|lacks an|a hole at).*$",
     re.MULTILINE,
@@ -56,7 +56,7 @@ _DAMAGE = re.compile(
 # The count that libsndfile gives for FLAC that was written to a pipe.
 _UNKNOWN_FRAMES = 2**63 - 1
 
-# An MP3 file without a header of its own states no number of samples; the library estimates it.
+# An MP3 file without a Xing or Info header states no number of samples; the library estimates it.
 _MP3_FRAME = 1152
 
 _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]")
@@ -65,9 +65,9 @@ _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]")
 def read_wav(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels] of a RIFF file, or one of its forms RF64 (large) and RIFX (big-endian).
 
-    libsndfile cuts damaged files short without an error, and `wave` knows no floats
-    (docs/design.md). So the chunks are checked here, and libsndfile gets whole files alone, with
-    samples other than plain numbers. Some files with this name are of another format altogether.
+    libsndfile cuts damaged files short without an error, and `wave` cannot read floats
+    (docs/design.md). So the chunks are checked here, and libsndfile gets only whole files with samples
+    other than plain numbers. Some files with this name are in an entirely different format.
     """
     if data[:4] not in (b"RIFF", b"RF64", b"RIFX") or data[8:12] != b"WAVE":
         if _OTHER_AUDIO.match(data):
@@ -141,12 +141,12 @@ def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
 def read_sound(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels]: floats if their encoding has some, otherwise int16 or int32."""
     if not _OTHER_AUDIO.match(data):
-        raise ValueError("it does not begin as audio of any such format")
+        raise ValueError("its first bytes are not those of such a format")
     return _decoded(data, options)
 
 
 class _Bytes(io.BytesIO):
-    """Bytes in which a decoder may seek to a place before the first."""
+    """Bytes that accept a seek before the first byte, as decoders do."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         place = offset + (0, self.tell(), len(self.getbuffer()))[whence]
@@ -181,8 +181,8 @@ def _samples(file: Any, options: ReadOptions) -> np.ndarray:
 
 
 def _check_end(file: Any, rest: bytes) -> None:
-    """Raises ValueError if the file is cut, or was not read to its end, as far as that shows."""
-    # The chunks of a WAV file are checked by its own reader, and may lack the byte that pads them.
+    """Raises ValueError if the file is known to be cut, or was not read to its end."""
+    # The reader of WAV checks its chunks, which may lack the byte that pads them.
     log = "" if file.format.startswith("WAV") else file.extra_info
     for match in _DAMAGE.finditer(log):
         if not match[1] or int(match[2]) < int(match[1]) < 0xFFFFFFFF:

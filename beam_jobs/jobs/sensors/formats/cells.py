@@ -56,7 +56,7 @@ def is_time(cell: str) -> bool:
 
 
 def with_points(cells: Any) -> Any:
-    """Arrow strings with their decimal commas as points, unless they have points as well."""
+    """Arrow strings with points for decimal commas, unless they have points already."""
     if compute.any(compute.match_substring(cells, ".")).as_py():
         return cells
     return compute.replace_substring(cells, ",", ".")
@@ -102,7 +102,7 @@ def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
     """The times in Arrow strings from a row on, numbers or dates, in float64 seconds.
 
     Raises:
-        RejectError: A cell is neither, or another kind than the first.
+        RejectError: A cell is neither, or not of the same kind as the first.
     """
     with contextlib.suppress(ValueError):
         return seconds(numbers(cells, row), unit)

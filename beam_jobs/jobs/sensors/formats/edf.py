@@ -1,4 +1,4 @@
-"""Recordings of the body in .edf and .bdf files."""
+"""Physiological recordings in .edf and .bdf files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_edf(data: bytes, options: ReadOptions) -> Recording:
 
 
 def read_bdf(data: bytes, options: ReadOptions) -> Recording:
-    """The same of a file of 24 bits."""
+    """The same, of a file of 24 bits."""
     return _read(data, edfio.read_bdf(data, header_encoding="latin-1"), options)
 
 
@@ -36,12 +36,14 @@ def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
         raise RejectError("it states its rate and has no column of times: drop --time_column")
     names = [signal.label for signal in file.signals]
     if not names:
-        raise RejectError("it holds annotations alone")
+        raise RejectError("it has only annotations, no signals")
     signals = [file.signals[place] for place in lay_out(names, len(names), options).channels]
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:
         listed = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
-        raise RejectError(f"its signals differ in their rates: {listed}; choose with --columns")
+        raise RejectError(
+            f"its signals differ in their rates: {listed}; choose signals of one rate with --columns"
+        )
     signal = np.stack([signal.data for signal in signals], 1)
-    # Its integers have as many digits as this dtype or less.
+    # This dtype holds all digits of its integers.
     return Recording({"signal": signal}, rates[0], dtype="float32")

@@ -20,7 +20,7 @@ from readers.format.encodings.spec import format_shape
 # Whether to leave out an array that is not chosen by name, given its path and itself.
 Skips = Callable[[str, Any], bool]
 
-# The dtypes of what scipy calls arrays of numbers; the others are text, cells, structs and objects.
+# scipy's classes of arrays of numbers -> dtypes; others are text, cells, structs and objects.
 _MATLAB_DTYPES = {
     "double": "float64",
     "single": "float32",
@@ -47,7 +47,7 @@ def _series(arrays: Mapping[str, Any], options: ReadOptions, skips: Skips) -> di
             f"array {other[0]!r} is {arrays[other[0]].dtype} {shape}: expected numbers along time"
         )
     if not series:
-        raise RejectError("it holds no array of numbers")
+        raise RejectError("it has no array of numbers")
     check_bytes(sum(array.nbytes for array in series.values()), options.max_bytes)
     return series
 
@@ -135,7 +135,7 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
     chosen = _series(stated, options, lambda name, array: max(array.shape, default=1) < 2)
     used = [*chosen, *(name for name in options.own_columns if name in stated)]
     # A double that is a small whole number is stored in a byte; `mat_dtype` would undo that, but
-    # drops imaginary parts. Sparse matrices, which are no arrays, may be called logical.
+    # drops imaginary parts. Sparse matrices, which are not arrays, may be called logical.
     arrays = {
         name: _row(array.astype(_matlab_dtype(stated[name].dtype, array)))
         for name, array in scipy.io.loadmat(stream, variable_names=used).items()

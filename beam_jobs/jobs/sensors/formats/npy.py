@@ -54,7 +54,7 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
     shape, fortran_order, dtype = read(stream)
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape}")
-    # NumPy appends the dtype's shape to that of the array, and never saves such a dtype.
+    # NumPy appends the dtype's shape to the array's shape, and never saves such a dtype.
     if dtype.subdtype:
         raise ValueError(f"dtype {dtype}")
     return shape, fortran_order, dtype
@@ -72,7 +72,7 @@ def read_npz(data: bytes, options: ReadOptions) -> Recording:
         }
 
         def read(name: str) -> np.ndarray:
-            # At most the bytes that it states: `ZipFile.read` unpacks all that are there.
+            # At most the stated number of bytes: `ZipFile.read` unpacks whatever is there.
             with archive.open(members[name]) as file:
                 return parse_npy(file.read(members[name].file_size))
 

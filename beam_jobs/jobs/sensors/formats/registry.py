@@ -1,4 +1,4 @@
-"""Which format a recording has, by the name of its file, and what reads it."""
+"""Finds the format and the reader of a recording by the name of its file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Format:
         reader: The `Reader` as "module:function". It is imported for the first file, raises
             RejectError if a file lacks what the options ask for, and anything else if it is damaged.
         flags: Those of `FLAGS` that apply to its files.
-        libraries: The modules that the reader imports, if not everybody has them.
+        libraries: The optional modules that the reader imports.
         extra: The extra of this package that installs them.
     """
 
@@ -84,8 +84,8 @@ FORMATS = (
     _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "beam"),
 )
 
-# What to do about files that are often taken for recordings, or are some that nothing here reads.
-REFUSED = {
+# Advice about files that look like recordings, but are not read.
+NOT_READ = {
     ".m4a .aac .mp4 .wma .amr .webm": "convert with ffmpeg -i IN OUT.flac",
     ".xlsx .xls .ods": "save each sheet as .csv",
     ".pkl .pickle .joblib .pt": "it may run code when it is opened; save arrays as .npz",
@@ -114,7 +114,7 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     try:
         if _CRASHING.isdisjoint(form.libraries):
             return _checked(form, read(data, options), options)
-        # The help, which lists formats, does without.
+        # Not at the top: the help lists formats without it.
         from beam_jobs.engines.guarded import guarded
 
         memory = len(data) + 4 * options.max_bytes
@@ -125,11 +125,11 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
         raise
     except MemoryError:
         raise RejectError(
-            f"to read it takes more memory than --max_record_bytes {options.max_bytes} allows: it is "
+            f"reading it takes more memory than --max_record_bytes {options.max_bytes} allows: it is "
             "damaged, or raise the number"
         ) from None
     except Exception as error:  # libraries raise nearly everything on broken input
-        # Some, such as zlib's and struct's, have no text.
+        # Some errors, such as those of zlib and struct, have no text.
         reason = f"{error!s:.200}".strip() or type(error).__name__
         raise RejectError(f"not a whole {suffix} file: {reason}") from None
 
@@ -152,26 +152,26 @@ def _checked(form: Format, recording: Recording, options: ReadOptions) -> Record
 
 def _refusal(name: str) -> str:
     ending = f".{name.rsplit('.', 1)[-1].lower()}"
-    for endings, cure in REFUSED.items():
+    for endings, cure in NOT_READ.items():
         if ending in endings.split():
             return f"{ending} files are not read: {cure}"
     suffixes = ", ".join(suffixes_of(*FORMATS, *_others().values()))
-    return f"expected a file of one of the kinds {suffixes}, by its name"
+    return f"expected a file name that ends in one of {suffixes}"
 
 
 def flags_of(name: str) -> tuple[str, ...]:
-    """The flags that apply to a file, by its name; none if no format has such a name."""
+    """The flags that apply to a file, by its name; none if its format is unknown."""
     _, form = _format_of(name)
     return form.flags if form else ()
 
 
 def suffixes_of(*formats: Format) -> list[str]:
-    """The suffixes of formats; without those of packed files, which they have as well."""
+    """The suffixes of formats, without those of packed files."""
     return [suffix for form in formats for suffix in form.suffixes if not suffix.endswith(".gz")]
 
 
 def suffixes_with(flag: str) -> str:
-    """The suffixes of this package's formats that a flag applies to, as help texts list them."""
+    """The suffixes of this package's formats to which a flag applies, as help texts list them."""
     *most, last = suffixes_of(*(form for form in FORMATS if flag in form.flags))
     return f"{', '.join(most)} or {last}" if most else last
 
@@ -183,7 +183,7 @@ def _format_of(name: str) -> tuple[str, Format | None]:
 
 @functools.lru_cache(maxsize=1024)
 def _format_of_suffixes(text: str) -> tuple[str, Format | None]:
-    """As `_format_of`, given what comes after the first dot of a name."""
+    """As `_format_of`, given the part of a name after the first dot."""
     parts = text.split(".")
     suffixes = [f".{'.'.join(parts[start:])}" for start in range(len(parts))]
     if own := next((suffix for suffix in suffixes if suffix in _OWN), ""):

@@ -37,20 +37,20 @@ _GZIP = b"\x1f\x8b"
 # Bytes that are unpacked at a time.
 _PART_BYTES = 1 << 20
 
-# Bytes that are held as text at a time. A row cannot be longer; wide tables get more.
+# Bytes in memory as text at a time. A row cannot be longer; wide tables get more.
 _BLOCK_BYTES = 1 << 22
 
 # Arrow's message. A handler of invalid rows would fail, with a traceback, on rows that are not UTF-8.
 _ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 
-# What a byte of a row may take while its cells are objects of Python, and what a column of Arrow takes: a
-# table of 50,000 columns and one row took 508 MB.
+# The memory for a byte of a row while its cells are objects of Python, and for a column of Arrow: a table of
+# 50,000 columns and one row took 508 MB.
 _MEMORY_OF_A_BYTE, _MEMORY_OF_A_COLUMN = 128, 10_000
 
-# Lines of JSON that are held as Python objects at a time.
+# Lines of JSON in memory as Python objects at a time.
 _BLOCK_LINES = 4096
 
-# What any table may take beside its values.
+# The memory that any table may take in addition to its values.
 _MEMORY_OF_A_ROW = 1 << 20
 
 _COMMENTS = re.compile(rb"\A(?:[ \t]*[#%][^\r\n]*[\r\n]+)+")
@@ -94,9 +94,9 @@ def read_txt(data: bytes, options: ReadOptions) -> Recording:
 
 
 def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
-    """The first of the characters that divides the first two rows into as many cells; or "".
+    """The first character that splits the first two rows into equally many cells; or "".
 
-    One that divides the second row into numbers goes before all others.
+    A character that splits the second row into numbers takes precedence.
     """
     several = ""
     for choice in choices:
@@ -145,11 +145,11 @@ def _delimited(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
     one after it has some, it has the units of the columns. In tables separated by ;, a comma is a
     decimal point.
     """
-    # Every cell but the last ends in one of these.
+    # Every cell but the last ends in this character.
     ends = max(text.count(b"\n"), text.count(b"\r"))
     check_bytes(8 * (1 + text.count(delimiter.encode()) + ends), options.max_bytes)
     if b"\0" in text:  # Python's csv module accepts these since 3.11
-        raise ValueError("it holds bytes that are zero")
+        raise ValueError("it contains zero bytes")
     top = list(itertools.islice(_rows(text, delimiter, options), 3))
     if not top:
         raise RejectError("the file is empty")
@@ -226,7 +226,7 @@ def _blocks(
 def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
     """A signal float64 [lines, channels]; null and missing names are NaN, true is 1.
 
-    The first line states the columns; those in which it has neither a number nor null are no channels.
+    The first line states the columns; those in which it has neither a number nor null are not channels.
     """
     text = _text(data, options)
     check_bytes(8 * (1 + text.count(b",") + text.count(b"\n")), options.max_bytes)
@@ -288,12 +288,14 @@ def _row(line: tuple[int, Any], names: list[str], width: int, layout: Layout) ->
             raise RejectError(f"line {number}: {row[place]!r:.80}{column} is not a number")
     for name, place in layout.own_columns.items():
         if not isinstance(row[place], str) and not _is_json_number(row[place]):
-            raise RejectError(f"line {number}: {row[place]!r:.80} of {name!r} is no text or number")
+            raise RejectError(
+                f"line {number}: {row[place]!r:.80} of {name!r} is not text or a number"
+            )
     return row
 
 
 def _cells(values: Any, names: list[str]) -> list[Any]:
-    """The values of a line in the order of the names; those without a name follow."""
+    """The values of a line in the order of the names; unnamed ones follow."""
     if isinstance(values, dict):
         others = values.keys() - set(names)
         return [values.get(name) for name in names] + [values[name] for name in others]
