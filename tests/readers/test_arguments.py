@@ -168,7 +168,7 @@ def test_the_specs_of_tensorflow_read_files_that_it_wrote(tmp_path):
 def test_a_shuffle_buffer_is_explained(tmp_path):
     path = write_signals(tmp_path)
     with pytest.raises(
-        ValueError, match=r"buffer is for .* readers.Order\(by='interleave', buffer=9"
+        ValueError, match=r"by interleave has a buffer, readers.Order\(by='interleave', buffer=9"
     ):
         readers.as_numpy(path, 1, shuffle=readers.Order(buffer=9))
     for how in ({"by": "random"}, {"shuffle": 1}, {"by": "interleave", "buffer": 0}):
