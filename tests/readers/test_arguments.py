@@ -99,7 +99,7 @@ def test_one_of_several_hosts_that_reads_all_is_warned_once(dataset, monkeypatch
     for read in (readers.as_numpy, readers.load):
         monkeypatch.setattr(hosts, "_WARNED", False)
         with pytest.warns(
-            UserWarning, match="one of 2 readers, says RANK and WORLD_SIZE"
+            UserWarning, match="one of 2 processes, from RANK and WORLD_SIZE"
         ) as caught:
             assert len(ids(read(dataset, 8, split="train"))) == 57
         assert caught[0].filename == __file__
