@@ -1,8 +1,8 @@
-"""Readers of TFRecord shards for training code: `tf.data`, NumPy and random access.
+"""Reads TFRecord shards in training code: `tf.data`, NumPy, PyTorch, JAX and random access.
 
-Only `load` needs TensorFlow, `torch_batches` PyTorch, and `jax_batches` JAX; each is imported when it
-is first used. `transforms` import TensorFlow when they are given a tensor. The packages below are
-private.
+Only `load` needs TensorFlow, only `torch_batches` PyTorch, and only `jax_batches` JAX; each is
+imported on first use. `transforms` import TensorFlow when they receive a tensor. Names that are not
+in `__all__` are private.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-# Here alone: every way into either package imports this file first.
+# Only here: every entry point of both packages imports this file first.
 if sys.platform in ("win32", "cygwin"):
     _MESSAGE = "beam-shards runs on Linux and macOS; on Windows, use it inside WSL 2"
-    if sys.argv[:1] == ["-m"]:  # `python -m` is still looking for the module to run.
+    if sys.argv[:1] == ["-m"]:  # `python -m` has not found the module to run yet.
         print(f"error: {_MESSAGE}", file=sys.stderr)
         sys.exit(2)
     raise ImportError(_MESSAGE)
@@ -28,7 +28,7 @@ from readers.check import check
 from readers.dataset import Dataset
 from readers.dataset import open as open
 from readers.decoders.record_work import Map
-from readers.files.files import StoreError
+from readers.files.files import ChangedError, ExistsError, RefusedError, StoreError
 from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.schema import Feature, Schema
@@ -49,10 +49,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Batches",
     "Cache",
+    "ChangedError",
     "CheckResult",
     "CorruptRecordError",
     "Dataset",
     "DatasetError",
+    "ExistsError",
     "Feature",
     "File",
     "Finding",
@@ -66,6 +68,7 @@ __all__ = [
     "Ragged",
     "RecordError",
     "RecordSource",
+    "RefusedError",
     "Schema",
     "Shard",
     "Split",
@@ -85,12 +88,12 @@ __all__ = [
     "verify",
 ]
 
-# Tracebacks, help and pickles name what is public by its public name.
+# Tracebacks, help and pickles show public names.
 for _name in __all__:
     if hasattr(globals()[_name], "__qualname__"):
         globals()[_name].__module__ = __name__
 
-# Hidden from type checkers, which would take any misspelt name for one that it provides.
+# Hidden from type checkers, which would accept any misspelt name.
 if not TYPE_CHECKING:
 
     def __getattr__(name):

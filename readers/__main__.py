@@ -1,4 +1,4 @@
-"""The part of the command `beam-shards` that is also `python -m readers`: inspects, verifies and reports on datasets from the command line."""
+"""`python -m readers`, the commands of `beam-shards` that read: inspects, checks and reports on datasets."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns 1 for damaged data, a failing store or a full disk, 2 for a user error, else 0."""
+    """Runs a command; returns 1 for damaged data, a failing store or a full disk, 2 for a user error, otherwise 0."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # Closed, as by `>&-`.
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-    # Pillow warns of damaged EXIF, with a line of its own source and without the record.
+    # Pillow warns of damaged EXIF with a line of its source code, and does not name the record.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     code = 0
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
             if "--json" in arguments:
                 sys.stdout.reconfigure(encoding="utf-8")
-            # A terminal or a locale in ASCII cannot show all labels.
+            # An ASCII terminal cannot show all labels.
             sys.stdout.reconfigure(errors="backslashreplace")
         parsed = _parser().parse_args(arguments)
         if parsed.command in ("verify", "check"):
             code = _judged(parsed)
         else:
             for line in _output(parsed):
-                # JSON escapes control characters, and is not for a terminal.
+                # JSON escapes control characters itself.
                 print(line if getattr(parsed, "json", False) else visible(line))
         sys.stdout.flush()
     except BrokenPipeError:
-        # The program that reads the output, such as `head`, has ended.
+        # The program that reads the output, such as `head`, has exited.
         _discard(sys.stdout)
         return 1
     except (ValueError, OSError, ImportError) as error:
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print(line: str, stream: TextIO) -> None:
-    """Prints a line about a failure; that it cannot be written changes no exit code."""
+    """Prints a line about a failure; a failure to print it does not change the exit code."""
     try:
         print(line, file=stream, flush=True)
     except OSError:
@@ -84,12 +84,12 @@ def _print(line: str, stream: TextIO) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Drops what a stream has not written: Python would try again at its end, fail, and exit with 120."""
+    """Drops a stream's unwritten output: Python would try to write it at exit, fail, and exit with 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _judged(parsed: argparse.Namespace) -> int:
-    """Prints what `verify` or `check` found; returns 1 if it is bad, for `check` as bad as `--fail_on`."""
+    """Prints the result of `verify` or `check`; returns 1 for a problem, or for a finding as severe as `--fail_on`."""
     if parsed.command == "verify":
         verified = verify(parsed.directory)
         is_good, found = verified.ok, asdict(verified)
@@ -131,7 +131,7 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
 
 
 def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
-    """The files that a command lists, or has written."""
+    """The files that a command lists or writes."""
     if parsed.command == "files":
         return Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
     if parsed.command == "index":
@@ -142,102 +142,106 @@ def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
 _COMMANDS = {
     "info": "show the schema, splits, labels and statistics",
     "head": "show the first records",
-    "verify": "check every byte; exit code 1 if there is a problem",
-    "check": "look for what may be wrong with the data; exit code 1 if there is an error",
-    "report": "write one HTML file that shows the records, their values and what is odd",
-    "card": "write README.md, and what TensorFlow Datasets needs to open it",
+    "verify": "compare every byte with the manifest; exit code 1 if there is a problem",
+    "check": "look for problems in the data; exit code 1 if there is an error",
+    "report": "write an HTML page about the records, their values and their problems",
+    "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
     "index": "write the index of each shard as text, for DALI and the tfrecord package",
-    "bench": "measure reading here, and say what its limit is",
+    "bench": "measure how fast this machine reads, and name the slowest part",
 }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="beam-shards",
-        description="Inspects and verifies datasets of TFRecord shards.",
+        description="Inspect, verify and check a dataset of TFRecord shards.",
+        epilog="Each command explains its options: beam-shards COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    parsers = {name: commands.add_parser(name, help=text) for name, text in _COMMANDS.items()}
+    parsers = {
+        name: commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        for name, text in _COMMANDS.items()
+    }
     for name, command in parsers.items():
         command.add_argument(
             "directory",
             metavar="DIR",
             type=path_text,
-            help="the dataset's directory, on any filesystem",
+            help="the dataset's directory, a local path or a URL such as s3://bucket/shards",
         )
         shown = command.add_mutually_exclusive_group()
         shown.add_argument("--json", action="store_true", help="print the result as JSON")
         if name == "info":
-            text = "list all classes (default: the first ones)"
+            text = "list all classes (default: the first 12)"
             shown.add_argument("--labels", action="store_true", help=text)
     _, head, _, look, page, card, files, index, timed = parsers.values()
     for command in (head, timed):
         command.add_argument(
             "--split",
-            help="a split or a slice, as 'train[100:]' (default: the only split, or train)",
+            help="a split, or a slice such as 'train[100:]' (default: the only split, or train)",
         )
     for command in (look, page):
         command.add_argument(
             "--records",
             type=int,
             default=10_000,
-            help="how many records to look at, at most (default: %(default)s)",
+            help="maximum number of records to sample (default: %(default)s)",
         )
         command.add_argument(
             "--against",
             metavar="DIR",
-            help="another dataset, such as a former version, to compare with",
+            help="another dataset to compare with, such as an earlier version",
         )
     page.add_argument(
         "--output",
         default="report.html",
         metavar="FILE",
-        help="the file to write; one that exists is replaced (default: %(default)s)",
+        help="the file to write; an existing file is replaced (default: %(default)s)",
     )
     look.add_argument(
         "--group_by",
         default="",
         metavar="REGEX|column:NAME",
-        help="what names groups, such as speakers, that should be in one split: a part of the keys, or a feature "
-        "(default: the column that the job was given, and features such as speaker_id)",
+        help="groups, such as speakers, that should be within one split: a regular expression that finds the group in a "
+        "key, or a feature (default: the --group_by of the job, and features such as speaker_id)",
     )
     look.add_argument(
         "--fail_on",
         choices=SEVERITIES,
         default=SEVERITIES[0],
-        help="the mildest finding with which the exit code is 1 (default: %(default)s)",
+        help="lowest severity of a finding that makes the exit code 1 (default: %(default)s)",
     )
     card.add_argument(
         "--output",
-        metavar="OTHER",
-        help="a folder for the files, which must not be there yet (default: DIR)",
+        metavar="FOLDER",
+        help="the folder to write to; existing files are not replaced (default: DIR)",
     )
     card.add_argument(
         "--license",
         default="",
         metavar="SPDX|URL|TEXT",
-        help="the licence of the records, such as CC-BY-4.0 (default: the card names none)",
+        help="the licence of the records, such as CC-BY-4.0 (default: none)",
     )
-    files.add_argument("--split", metavar="NAME", help="a split (default: all of them)")
+    files.add_argument("--split", metavar="NAME", help="list only this split (default: all)")
     index.add_argument(
         "--text", action="store_true", required=True, help="lines of '<offset> <length>' in bytes"
     )
     index.add_argument(
-        "--output", metavar="FOLDER", help="a local folder for the files SHARD.idx (default: DIR)"
+        "--output", metavar="FOLDER", help="local folder for the files SHARD.idx (default: DIR)"
     )
-    timed.add_argument(
-        "--batch_size", type=int, default=64, help="records in a batch (default: 64)"
-    )
+    timed.add_argument("--batch_size", type=int, default=64, help="records per batch (default: 64)")
     timed.add_argument("--batching", default="padded", help="dense, padded (default) or ragged")
-    timed.add_argument("--step", metavar="TIME", help="of a training step, such as 120ms")
-    timed.add_argument("--seconds", type=float, default=2, help="for each rate (default: 2)")
-    timed.add_argument("--map", metavar="MODULE:FUNCTION", help="what is done to each record")
-    text = "how pictures are decoded: image=RandomResizedCrop:224, image=Resize:240x320, mask=Skip, ..."
+    text = "duration of a training step, such as 120ms, to show how long it would wait for batches"
+    timed.add_argument("--step", metavar="TIME", help=text)
+    text = "duration of each measurement (default: 2)"
+    timed.add_argument("--seconds", type=float, default=2, help=text)
+    timed.add_argument("--map", metavar="MODULE:FUNCTION", help="function to apply to each record")
+    text = "how to decode images: image=RandomResizedCrop:224, image=Resize:240x320, mask=Skip, ..."
     timed.add_argument("--decoders", nargs="+", default=[], metavar="FEATURE=DECODER", help=text)
     head.add_argument(
-        "-n", type=int, default=3, help="the number of records (default: %(default)s)"
+        "-n", type=int, default=3, help="number of records to show (default: %(default)s)"
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""`python -m readers bench`: the records a second of each part of reading on this machine, and what the limit is."""
+"""`python -m readers bench`: measures the records per second of each part of reading, and names the slowest."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from readers.shards.cache import Cache
 from readers.shards.resolve import resolve
 from readers.source import RecordSource
 
-# Bytes that are decoded, and records that are mapped, again and again.
+# Bytes that are decoded, and records that are mapped, repeatedly.
 _DECODED, _MAPPED = 32 << 20, 256
 
-# The smallest idle share that is worth a change.
+# The smallest idle share worth improving.
 _LITTLE = 0.01
 
 _DECODER = re.compile(
@@ -39,18 +39,18 @@ _DECODER = re.compile(
 
 @dataclass(frozen=True)
 class Rate:
-    """The records a second of a part, which the cure makes faster, or of a way of reading.
+    """The records per second of a part of reading, or of a reader.
 
-    `ahead` says whether the way makes batches while a step computes.
+    `advice` is how to make a part faster. `ahead` is whether a reader prepares batches while a step computes.
     """
 
     name: str
     rate: float
-    cure: str = ""
+    advice: str = ""
     ahead: bool = True
 
     def idle_share(self, batch_size: int, step: float) -> float:
-        """The share of the time in which a step of so many seconds has no batch to work on."""
+        """The share of the time that a training step, of `step` seconds, waits for batches."""
         making = batch_size / self.rate
         waiting = max(making - step, 0) if self.ahead else making
         return waiting / (waiting + step)
@@ -58,7 +58,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Timings:
-    """The rates of parts and ways. `step` is the seconds of a training step; None if the user states none."""
+    """The rates of parts and readers. `step` is the duration of a training step in seconds; None if unknown."""
 
     title: str
     parts: Sequence[Rate]
@@ -68,7 +68,7 @@ class Timings:
 
     @property
     def idle(self) -> dict[str, float]:
-        """The idle share of a step with each way; empty if the step is unknown."""
+        """The idle share of a step with each reader; empty if the step is unknown."""
         step = self.step
         return {way.name: way.idle_share(self.batch_size, step) for way in self.ways if step}
 
@@ -76,22 +76,22 @@ class Timings:
     def advice(self) -> str:
         """What to change first, in one sentence."""
         slowest, idle = min(self.parts, key=lambda part: part.rate), self.idle
-        cure = f"the slowest part is {slowest.name}: {slowest.cure}"
+        advice = f"the slowest part is {slowest.name}: {slowest.advice}"
         if not self.step:
-            return cure
-        need = f"the {self.batch_size / self.step:,.0f} records a second that a step needs"
+            return advice
+        need = f"the {self.batch_size / self.step:,.0f} records per second that the step needs"
         enough = [name for name, share in idle.items() if share < _LITTLE]
         if not enough:
-            return f"no way of reading makes {need}, and {cure}"
+            return f"no reader delivers {need}; {advice}"
         if len(enough) == len(idle):
-            return f"nothing to change: every way of reading makes {need}"
+            return f"nothing to change: every reader delivers {need}"
         worst = max(idle, key=lambda name: idle[name])
-        share = f"{worst} leaves a step idle for {idle[worst]:.0%} of the time"
-        return f"read with {enough[0]}, which makes {need}: {share}"
+        share = f"with {worst}, the step is idle {idle[worst]:.0%} of the time"
+        return f"use {enough[0]}, which delivers {need}; {share}"
 
     def __str__(self) -> str:
-        step = f"  idle share of a step of {self.step * 1000:g} ms" if self.step else ""
-        rows = [["records a second", f"{'alone':>9}", f"{'together':>9}", step]]
+        step = f"  idle share of a {self.step * 1000:g} ms step" if self.step else ""
+        rows = [["records per second", f"{'part':>9}", f"{'reader':>9}", step]]
         rows += [[part.name, f"{part.rate:9,.0f}", "", ""] for part in self.parts]
         shares = {name: f"{share:6.0%}" for name, share in self.idle.items()}
         for way in self.ways:
@@ -99,19 +99,19 @@ class Timings:
         return f"{self.title}\n\n{format_table(rows)}\n\n{self.advice}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same for a program."""
+        """The timings as JSON values."""
         return {**asdict(self), "idle": self.idle, "advice": self.advice}
 
 
 def decoders_of(texts: Sequence[str]) -> dict[str, Decoder]:
-    """The decoders of texts such as `image=RandomResizedCrop:224`; raises ValueError for any other text."""
+    """Parses texts such as `image=RandomResizedCrop:224`; raises ValueError for any other text."""
     found: dict[str, Decoder] = {}
     for text in texts:
         spelled = _DECODER.fullmatch(text)
         if not spelled or spelled[1] in found:
             raise ValueError(
                 f"--decoders {text!r}: expected FEATURE=Resize:SIZE, CenterCrop:SIZE, RandomResizedCrop:SIZE or "
-                "Skip, once for a feature, as in image=RandomResizedCrop:224 or image=Resize:240x320"
+                "Skip, once per feature, such as image=RandomResizedCrop:224 or image=Resize:240x320"
             )
         name, whole, resized, height, width = spelled.groups()
         size = [] if whole else [(int(height), int(width or height))]
@@ -128,7 +128,7 @@ def step_of(text: str | None) -> float | None:
 
 
 def function_of(name: str | None) -> Any:
-    """The function with a name such as `augment:halves`; None for None. Raises ValueError for an unknown name."""
+    """Imports a function by a name such as `augment:halves`; None for None. Raises ValueError for an unknown name."""
     try:
         return pkgutil.resolve_name(name) if name else None
     except Exception as error:  # A module may raise anything.
@@ -136,7 +136,7 @@ def function_of(name: str | None) -> Any:
 
 
 def rate_of(items: Iterator[Any], each: int, seconds: float) -> float:
-    """Records a second of an iterator, `each` with an item, after a quarter of the time to warm up."""
+    """Records per second of an iterator with `each` records per item, after warming up for a quarter of the time."""
     next(items)
     for duration in (seconds / 4, seconds):
         count, began = 0, time.perf_counter()
@@ -149,20 +149,20 @@ def rate_of(items: Iterator[Any], each: int, seconds: float) -> float:
 def bench(
     directory: str, split: str | None, step: float | None, seconds: float, **how: Any
 ) -> Timings:
-    """The rates of the parts and ways of reading, each measured for some seconds; `how` are arguments of `as_numpy`."""
+    """Measures each part of reading, and each reader, for `seconds` seconds; `how` are arguments of `as_numpy`."""
     plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
     if not plan.records:
-        raise ValueError(f"{directory}: {plan.name} holds no records to measure")
+        raise ValueError(f"{directory}: {plan.name} has no records to measure")
     how |= {"split": plan.name, "shuffle": True, "repeat": None, "remainder": "drop"}
 
     def rate(**others: Any) -> float:
-        # Each in another order: what was read before may still be in memory.
+        # Each in a different order: records that were just read may still be in memory.
         with as_numpy(directory, seed=next(seeds), **{**how, **others}) as batches:
             return rate_of(batches, size, seconds)
 
     first, skip = _least(plan.schema)
     found = rate(columns=[first], decoders=skip, map=None)
-    read = "keep the dataset on a faster disk of this machine (cache=), or write smaller records"
+    read = "keep the dataset on a faster local disk (cache=), or write smaller records"
     parts = [Rate("reading and checksums", found, read)]
     counts = {name: split.records for name, split in Manifest.read(directory).splits.items()}
     runs = parse_split(plan.name, counts)
@@ -174,7 +174,7 @@ def bench(
     whole = [n for n, f in plan.schema.items() if f.is_image and n not in how["decoders"]]
     decode = "read fewer features (columns=), or use more processors"
     if whole:
-        decode = f"decode pictures at the model's size (--decoders {whole[0]}=Resize:224)"
+        decode = f"decode images to the model's size (--decoders {whole[0]}=Resize:224)"
     parts.append(Rate("decoding into batches", found, decode))
     if how["map"]:
         records = RecordSource(directory, few, decoders=how["decoders"])[:_MAPPED]
@@ -182,7 +182,7 @@ def bench(
         def mapped(number: int) -> None:
             called(how["map"], "map", dict(records[number]), number)
 
-        again = "do it for whole batches (transform=), or once, when the dataset is written"
+        again = "apply it to whole batches (transform=), or once when the dataset is written"
         calls = map(on_all_processors, itertools.repeat(mapped), itertools.repeat(len(records)))
         parts.append(Rate("map", rate_of(calls, len(records), seconds), again))
     ways = [Rate("as_numpy", rate(), ahead=False), Rate("as_numpy(prefetch=2)", rate(prefetch=2))]
@@ -191,12 +191,12 @@ def bench(
     if importlib.util.find_spec("tensorflow"):
         ways += _of_tensorflow(directory, how, seconds)
     kind = f"{counted(plan.records, 'record')} of {format_bytes(plan.record_bytes or 0)}"
-    title = f"{directory}, {plan.name}: {kind}, {size} in a batch"
+    title = f"{directory}, {plan.name}: {kind}, {size} per batch"
     return Timings(f"{title}, {counted(processors(), 'processor')}", parts, ways, size, step)
 
 
 def _least(schema: Schema) -> tuple[str, dict[str, Decoder]]:
-    """The feature that takes the least to decode, and the decoder that leaves a picture as it is."""
+    """The feature that is fastest to decode, and `Skip` for it if it is an image."""
     costs = {n: (f.is_image, not f.is_fixed, f.dtype == "string") for n, f in schema.items()}
     name = min(costs, key=lambda name: costs[name])
     return name, {name: decoders.Skip()} if costs[name][0] and not schema[name].step else {}
@@ -213,10 +213,10 @@ def _of_torch(directory: str, how: Mapping[str, Any], seconds: float) -> Iterato
 
 
 def _of_tensorflow(directory: str, how: Mapping[str, Any], seconds: float) -> Iterator[Rate]:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # It says a lot when it starts.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a lot when it starts.
     import tensorflow as tf
 
-    tf.config.set_visible_devices([], "GPU")  # It would take all memory of one.
+    tf.config.set_visible_devices([], "GPU")  # TensorFlow would take all GPU memory.
 
     @tf.function
     def several(iterator: Any, count: Any) -> None:

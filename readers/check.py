@@ -1,4 +1,4 @@
-"""`readers.check`: looks for what may be wrong with the data of a dataset."""
+"""`readers.check`: looks for problems in the data of a dataset."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def check(
     against: str | os.PathLike[str] | None = None,
     group_by: str = "",
 ) -> CheckResult:
-    """Looks for what may be wrong with the data of a dataset, in its manifest and in a sample.
+    """Looks for problems in the data of a dataset, in its manifest and in a sample of its records.
 
-    docs/checks.md lists the checks and their thresholds. The sample is the first records of each split,
-    which are in the order of a hash of their keys.
+    docs/checks.md lists the checks and their thresholds. The sample is the first records of each split;
+    splits are stored in the order of a hash of the keys.
 
     Args:
-        path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
-        records: How many records to look at, at most; fewer if they have more than 2 GiB, or four million
-            values of features. Records of more than 256 MiB are left out.
-        against: Another dataset, such as a former version, with which to compare.
-        group_by: What names groups that should be in one split: `column:NAME`, or a regular expression for
-            keys, whose first group counts.
+        path: The dataset's directory: a path, or a URL of an object store or another fsspec protocol.
+        records: The maximum number of records to sample; fewer if they take more than 2 GiB or have four
+            million values. Records of more than 256 MiB are left out.
+        against: Another dataset to compare with, such as an earlier version.
+        group_by: The groups that should be within one split, such as speakers: `column:NAME`, or a regular
+            expression whose first group is the name of the group in a key.
 
     Raises:
-        ValueError: `records` is below 1, or `group_by` is no regular expression.
+        ValueError: `records` is below 1, or `group_by` is not a regular expression.
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.
@@ -47,7 +47,7 @@ def check(
 def check_facts(
     facts: Facts, records: int, against: str | os.PathLike[str] | None = None
 ) -> CheckResult:
-    """Looks for what may be wrong in the facts, also against another dataset, of which it sees `records` at most."""
+    """Runs all checks on the facts; also compares them with another dataset, from at most `records` of its records."""
     from readers.checks.against import compare
     from readers.checks.registry import CHECKS
 
@@ -64,14 +64,14 @@ def check_facts(
 
 
 def facts_of(directory: str, records: int, group_by: str = "") -> Facts:
-    """The facts that checks look at: the manifest of a dataset, and a sample of its records; arguments as for `check`."""
+    """Collects the facts for checks: the manifest of a dataset and a sample of its records; arguments as for `check`."""
     if records < 1:
         raise ValueError(f"records={records}: expected a number of at least 1")
     try:
         re.compile(group_by)
     except re.error as error:
-        raise ValueError(f"group_by={group_by!r}: no regular expression: {error}") from None
-    # Here, because they would add a fifth to the time in which `readers` is imported.
+        raise ValueError(f"group_by={group_by!r}: not a regular expression: {error}") from None
+    # Imported here, because they would make `import readers` a fifth slower.
     from readers.checks.facts import Facts
     from readers.measures.sample import sample_of
 

@@ -1,4 +1,4 @@
-"""`readers.open`: a dataset as an object that shows itself."""
+"""`readers.open`: a dataset as an object to print, to show in a notebook, and to read from."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _P = ParamSpec("_P")
 
 _R = TypeVar("_R")
 
-# Of a classifier; larger labels are numbers that name something.
+# Of a classifier; larger labels are identifiers.
 _MOST_CLASSES = 1 << 24
 
-# Records in a notebook.
+# Records shown in a notebook.
 _SHOWN = 10
 
 
 def _of_directory(
     reader: Callable[Concatenate[Paths, _P], _R],
 ) -> Callable[Concatenate[Dataset, _P], _R]:
-    """A method of a dataset that calls a reader with its directory, and the reader's other arguments."""
+    """Makes a reader a method of a dataset, with the directory as its path."""
 
     @functools.wraps(reader)
     def method(self: Dataset, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -54,17 +54,17 @@ def _of_directory(
 
 
 class Dataset:
-    """A dataset that a job has written; `readers.open` makes it.
+    """A finished dataset, as returned by `readers.open`.
 
-    `load`, `as_numpy`, `torch_batches` and `jax_batches` are the readers of these names, with the
-    dataset as their path.
+    The methods `load`, `as_numpy`, `torch_batches` and `jax_batches` are the readers of the same names,
+    with this dataset as the path.
 
-    It is printed as `python -m readers info` prints it. Notebooks show its splits, its features and ten
-    records, drawn by a fixed seed.
+    Printing it shows the same text as `python -m readers info`. A notebook shows its splits, its
+    features and ten records, drawn with a fixed seed.
 
     Attributes:
         directory: The dataset's directory.
-        manifest: Everything that the job noted about it.
+        manifest: The manifest that the job wrote.
     """
 
     load = _of_directory(api.load)
@@ -82,16 +82,16 @@ class Dataset:
 
     @property
     def splits(self) -> Mapping[str, Split]:
-        """The splits by name."""
+        """Split name -> split."""
         return self.manifest.splits
 
     @property
     def classes(self) -> Mapping[str, tuple[str, ...]]:
-        """Feature -> the names of its classes by id, of all features whose classes have names."""
+        """Feature name -> the names of its classes by id, for all features with named classes."""
         return self.manifest.classes
 
     def files(self, split: str | None = None) -> list[str]:
-        """The paths of the shards, in order, for programs that know no manifest.
+        """The paths of the shards, in order, for programs that do not read the manifest.
 
         Args:
             split: The name of a split; None for all of them.
@@ -109,28 +109,28 @@ class Dataset:
             ValueError: The dataset has no such file.
         """
         if name not in self.manifest.files:
-            there = ", ".join(self.manifest.files) or "no files beside its shards"
-            raise ValueError(f"{name!r}: the dataset has {there}")
+            known = ", ".join(self.manifest.files) or "no files besides its shards"
+            raise ValueError(f"no file {name!r}: the dataset has {known}")
         return join(self.directory, self.manifest.files[name].path)
 
     def class_weights(self, split: str | None = None) -> NDArray[np.float64]:
         """A weight for each class, inversely proportional to how often it occurs, float64 [classes].
 
-        Weighted by them, all classes that occur are worth the same, and a split as much as its number
-        of records: the weight is records / (classes that occur * records of the class), as scikit-learn's
-        `balanced`. It is 0 for a class without a record. Keras takes `dict(enumerate(weights))` as
-        `class_weight`, PyTorch's losses take `torch.tensor(weights, dtype=torch.float32)` as `weight`.
+        The weight of a class is records / (classes that occur * records of the class), as in
+        scikit-learn's `balanced`; it is 0 for a class without records. Keras takes
+        `dict(enumerate(weights))` as `class_weight`, PyTorch's losses take `torch.tensor(weights,
+        dtype=torch.float32)` as `weight`.
 
         Args:
             split: The split whose labels are counted. None means the only split, or `train`.
 
         Raises:
-            ValueError: The records have no single label, it was not counted, as it has more than
-                100,000 different values, or some are negative or above 16 million; or the split does not exist.
+            ValueError: The records have no single label, labels were not counted because there are
+                over 100,000 different ones, or some are negative or above 16 million; or there is no such split.
         """
         label = self.manifest.counted_label
         if not label:
-            raise ValueError(f"{self.directory}: no feature with one label a record was counted")
+            raise ValueError(f"{self.directory}: no feature with one label per record was counted")
         name = default_split(list(self.splits)) if split is None else split
         counts = self.manifest.split(name).counts_of(label)
         problem = "not counted" if counts is None else ""
@@ -140,7 +140,7 @@ class Dataset:
             problem = f"as large as {max(counts)}"
         if counts is None or problem:
             raise ValueError(
-                f"{label!r} of {name}: expected classes from 0 on, but they are {problem}"
+                f"feature {label!r} in {name}: expected class ids from 0, but they are {problem}"
             )
         names = self.manifest.classes.get(label, ())
         weights = np.zeros(max(len(names), max(counts, default=-1) + 1))
@@ -166,7 +166,7 @@ class Dataset:
         )
 
     def _gallery(self) -> Element:
-        """Ten records; if they cannot be read, the reason."""
+        """Ten records; or the reason why they cannot be read."""
         from readers.format.features import undecoded
         from readers.pages.cards.gallery import gallery
         from readers.pages.cards.look import Look
@@ -182,24 +182,24 @@ class Dataset:
             look = Look.of(self.directory, self.manifest)
             shown = gallery((source[number] for number in numbers), look)
         except (ValueError, OSError, ImportError) as error:
-            return element("p", f"no record of {split} can be shown: {error}")
+            return element("p", f"the records of {split} cannot be shown: {error}")
         title = f"{count} of {len(source):,} records of {split}"
         return element("div", element("p", title), shown)
 
 
 def open(directory: str | os.PathLike[str]) -> Dataset:
-    """Opens a dataset that a job has written, on a disk or in a store.
+    """Opens a finished dataset on a disk or in an object store.
 
     Args:
         directory: The dataset's directory.
 
     Raises:
-        DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
+        DatasetError: (a ValueError) The directory has no manifest, or a damaged one.
         StoreError: (an OSError) A store still fails after several retries.
 
     Example:
-        >>> photos = readers.open("shards/photos")
-        >>> photos.classes["label"]
+        >>> images = readers.open("shards/images")
+        >>> images.classes["label"]
         ('cat', 'dog')
     """
     return Dataset(path_text(directory), Manifest.read(directory))

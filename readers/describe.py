@@ -16,7 +16,7 @@ from readers.format.display import (
 from readers.format.manifest import TOKENIZER, Manifest
 from readers.format.splits import Split
 
-# Classes that are shown unless all are asked for.
+# Classes shown without --labels.
 _CLASSES_SHOWN = 12
 
 
@@ -37,7 +37,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
         rows = list(_label_counts(manifest, counted, names.get(counted, ())))
         yield format_table([(f"records by {counted}", *manifest.splits), *rows[:shown]])
         if len(rows) > len(rows[:shown]):
-            yield f"and {len(rows) - len(rows[:shown]):,} more: --labels shows all"
+            yield f"and {len(rows) - len(rows[:shown]):,} more; --labels shows all"
         yield ""
     if not manifest.label_names:
         yield from _label_numbers(manifest)
@@ -64,19 +64,19 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
 def _label_counts(
     manifest: Manifest, feature: str, names: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
-    """A row for each label in the order of the ids: the id with its name, its records by split."""
+    """Yields a row for each label by id: the id with its name, and its records in each split."""
     splits = [split.counts_of(feature) or Counter() for split in manifest.splits.values()]
     for label in sorted({*range(len(names)), *(value for counts in splits for value in counts)}):
         yield (named(label, names), *(f"{counts.get(label, 0):,}" for counts in splits))
 
 
 def named(label: int, names: Sequence[str]) -> str:
-    """A label as text, with the name of its class if there is one: `3 (cat)`."""
+    """A label as text, with the name of its class if it has one: `3 (cat)`."""
     return f"{label} ({names[label]})" if 0 <= label < len(names) else str(label)
 
 
 def _label_numbers(manifest: Manifest) -> Iterator[str]:
-    """Yields the number and the range of labels that are whole numbers, and why a loss may not take them as ids."""
+    """Yields the number and the range of integer labels, and why a loss may not accept them as class ids."""
     if not manifest.label_range:
         return
     counts, classes = manifest.counts_of(manifest.label), manifest.num_classes
@@ -84,15 +84,15 @@ def _label_numbers(manifest: Manifest) -> Iterator[str]:
     number = "" if counts is None else f"{len(counts):,} "
     yield f"labels      {number}whole numbers, {low} to {high}"
     if classes is None:
-        yield "            some are negative: a loss that needs ids from 0 needs other labels"
+        yield "            some are negative: convert them for a loss that needs ids from 0"
     elif counts is not None and len(counts) < classes:
         first = next(n for n in range(classes) if n not in counts)
-        rest = f"{classes - len(counts):,} of 0 to {classes - 1} have no record, such as {first}"
+        rest = f"{classes - len(counts):,} of 0 to {classes - 1} have no records, such as {first}"
         yield f"            {rest}"
 
 
 def _statistics(split: Split) -> Iterator[tuple[str, ...]]:
-    """The table of a split's statistics, with a column for values that are not finite if any are."""
+    """The table of a split's statistics, with a column for values that are not finite if there are any."""
     figures = list(_figures(split))
     columns = {name: name for name in ("count", "nan", "min", "max", "mean", "std")}
     columns["nan"] = "nan or inf"

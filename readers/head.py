@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from readers.format.manifest import Manifest
 from readers.shards.records import Records
 from readers.shards.resolving.datasets import dataset_plan
 
-# How much to show of an array, and of all texts in it.
+# The most values of an array, and characters of all texts in it, that are shown.
 _VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100
 
 
 def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields lines that show the first records of a split or a slice: dtype, shape and first values of each array."""
+    """Yields the first records of a split or a slice as text: dtype, shape and first values of each array."""
     records, manifest = _records(directory, split, count)
     names = manifest.classes
     width = max(map(len, records.plan.schema))
@@ -31,11 +31,11 @@ def first_records(directory: str, split: str | None, count: int) -> Iterator[str
         for name, value in record.items():
             yield f"  {name.ljust(width)}  {summary(value, names.get(name, ()))}"
     if not len(records):
-        yield f"{records.plan.name} holds no records"
+        yield f"{records.plan.name} has no records"
 
 
 def first_records_as_json(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields the same records as JSON: floats in the digits of their dtype, NaN as null, complex as two numbers."""
+    """Yields these records as JSON: floats with the digits of their dtype, NaN as null, complex as two numbers."""
     for record in _read(_records(directory, split, count)[0], count):
         values = {name: _as_json(value) for name, value in record.items()}
         yield json.dumps(values, ensure_ascii=False, allow_nan=False)
@@ -49,14 +49,14 @@ def _records(directory: str, split: str | None, count: int) -> tuple[Records, Ma
 
 
 def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
-    """Yields the first records, some of which are read together."""
+    """Yields the first records, reading several at a time."""
     size, count = records_together(records.plan), min(count, len(records))
     for first in range(0, count, size):
         yield from records.read(range(first, min(first + size, count)))
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:
-    """An array, or a list of arrays, in one line: dtype, shape, first values or names of classes, and range."""
+    """Describes an array, or a list of arrays, in one line: dtype, shape, first values or class names, and range."""
     if isinstance(value, list):
         shown = "; ".join(summary(array, names) for array in value[:1])
         return f"{len(value):,} arrays: {shown}{'; ...' if len(value) > 1 else ''}"
@@ -75,13 +75,14 @@ def summary(value: Any, names: Sequence[str] = ()) -> str:
     return f"{kind}  {shown}".rstrip()
 
 
-def value_range(value: np.ndarray) -> str:
+def value_range(value: np.ndarray, text: Callable[[Any], str] = str) -> str:
     """The smallest and the largest number, and how many are NaN: `0.5 to 3.0, 2 NaN`."""
     numbers = value[~np.isnan(value)]
     if not numbers.size:
         return "all NaN"
     unknown = value.size - numbers.size
-    return f"{numbers.min()!s} to {numbers.max()!s}" + (f", {unknown:,} NaN" if unknown else "")
+    ends = f"{text(numbers.min())} to {text(numbers.max())}"
+    return ends + (f", {unknown:,} NaN" if unknown else "")
 
 
 def _text(data: bytes, characters: int) -> str:

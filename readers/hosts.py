@@ -1,7 +1,8 @@
-"""`shard="auto"`: the number of this host among how many. Frameworks are asked only if the program has imported them."""
+"""`shard="auto"`: the index of this host and the number of hosts. Only frameworks that the program has imported are asked."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import logging
@@ -15,25 +16,34 @@ _LOGGER = logging.getLogger("readers")
 
 Host = tuple[int, int]
 
-
-# What the argument `shard` of a reader may be, if not None, or a `tf.distribute.InputContext`, which has no type stubs.
+# The argument `shard` of a reader; a `tf.distribute.InputContext`, which has no type stubs, is accepted, too.
 Shard = Host | Literal["auto"]
+
+# Launchers set them for parts of one job and for separate programs, so they cause a warning and divide nothing. An
+# allocation without `srun` has SLURM_NTASKS, but no step.
+_LAUNCHERS = {
+    "SLURM_PROCID": "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+}
 
 _WARNED = False
 
 
 def host_of(shard: Any, workers_share: bool = True) -> Any:
-    """The (index, count) that the argument `shard` of a reader means; a pair stays as it is.
+    """The (index, count) that a reader's argument `shard` means; a pair stays as it is.
 
-    For "auto", the first of `_SOURCES` that is set up decides; without one this is the only host, (0, 1). None is
-    (0, 1), with a warning, the first time, if "auto" is anything else. If workers of a PyTorch `DataLoader` share,
-    worker w of n on host i of count is (i * n + w, count * n).
+    "auto" takes the first of `_SOURCES` that is set up, or (0, 1) without one. None is (0, 1). The first time that one
+    of several processes is (0, 1), it warns. If the workers of a PyTorch `DataLoader` share the records, worker w of n
+    on host i of count is (i * n + w, count * n).
     """
-    if shard is None:
-        _warn_if_one_of_several(workers_share)
-        return 0, 1
     if hasattr(shard, "input_pipeline_id") and hasattr(shard, "num_input_pipelines"):
         return shard.input_pipeline_id, shard.num_input_pipelines
+    if shard is None:
+        with contextlib.suppress(ValueError):
+            source, (_, count) = _this_host(workers_share)
+            if count > 1:
+                _warn(f"this is one of {count} processes, from {source}", "'auto'")
+        return 0, 1
     if not (isinstance(shard, str) and shard == "auto"):
         return shard
     source, host = _this_host(workers_share)
@@ -42,35 +52,40 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
 
 
 def _this_host(workers_share: bool) -> tuple[str, Host]:
-    """This host, and what says so."""
+    """The source that is set up, and this host according to it."""
     hosts = ((name, find()) for name, find in _SOURCES.items())
-    single = "a single process", (0, 1)
-    source, (index, count) = next(((name, host) for name, host in hosts if host), single)
+    source, (index, count) = next(((name, host) for name, host in hosts if host), ("", (0, 1)))
+    if not source:
+        _warn_of_launcher()
     worker, workers = torch_worker() if workers_share else (0, 1)
-    if workers > 1:
-        source += f" and {workers} workers of a DataLoader"
-    return source, (index * workers + worker, count * workers)
+    loader = f"{workers} workers of a DataLoader" if workers > 1 else ""
+    text = " and ".join(filter(None, (source, loader))) or "a single process"
+    return text, (index * workers + worker, count * workers)
 
 
-def _warn_if_one_of_several(workers_share: bool) -> None:
-    """Warns, once a process, that a reader gives all records to one of several hosts."""
+def _warn_of_launcher() -> None:
+    """Warns if a launcher has started several processes, which may or may not share the records."""
+    for rank, size in _LAUNCHERS.items():
+        index, count = os.environ.get(rank, "0"), os.environ.get(size, "1")
+        if count.isdecimal() and int(count) > 1:
+            _warn(f"this is process {index} of {count}, from {rank}", f"({index}, {count})")
+
+
+def _warn(found: str, shard: str) -> None:
+    """Warns, once per process, that a reader gives all records to one of several processes."""
     global _WARNED
-    try:
-        source, host = _this_host(workers_share)
-    except ValueError:
+    if _WARNED:
         return
-    if host[1] > 1 and not _WARNED:
-        _WARNED = True
-        frame, level = inspect.currentframe(), 1
-        # Between `load` and what it opens, AutoGraph has frames of its own.
-        while frame and frame.f_globals["__name__"].split(".")[0] in ("readers", "tensorflow"):
-            frame, level = frame.f_back, level + 1
-        warnings.warn(
-            f"this is one of {host[1]} readers, says {source}, and each of them reads all records: give "
-            "shard='auto' to divide them, or shard=(0, 1) if that is meant, or if a tf.distribute strategy "
-            "divides the batches",
-            stacklevel=level,
-        )
+    _WARNED = True
+    frame, level = inspect.currentframe(), 1
+    # AutoGraph adds frames between `load` and the functions it calls.
+    while frame and frame.f_globals["__name__"].split(".")[0] in ("readers", "tensorflow"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"{found}, and each of them reads all records: set shard={shard} to divide the records, or shard=(0, 1) to read "
+        "all of them in each process or if a tf.distribute strategy divides the batches",
+        stacklevel=level,
+    )
 
 
 def _torch() -> Host | None:
@@ -89,7 +104,7 @@ def torch_worker() -> Host:
 
 def _jax() -> Host | None:
     jax: Any = sys.modules.get("jax")
-    # Asking for the number of processes would initialise a backend that nothing has set up yet.
+    # Asking for the number of processes would initialise a backend.
     if jax is None or not jax.distributed.is_initialized():
         return None
     return jax.process_index(), jax.process_count()
@@ -111,8 +126,8 @@ def _tf_config() -> Host | None:
         return None
     if kind not in sizes or not 0 <= index < sizes[kind]:
         raise ValueError(
-            f"shard='auto': TF_CONFIG names the task {kind!r} {index}, which is no chief or worker of "
-            "its cluster; give shard=(index, count)"
+            f"shard='auto': TF_CONFIG names the task {kind!r} {index}, which is not a chief or worker "
+            "of its cluster; set shard=(index, count)"
         )
     return index + (sizes["chief"] if kind == "worker" else 0), sum(sizes.values())
 
@@ -123,7 +138,7 @@ def _rank() -> Host | None:
         return None
     if not (rank.isdecimal() and size.isdecimal() and int(rank) < int(size)):
         raise ValueError(
-            f"shard='auto': RANK={rank!r}, WORLD_SIZE={size!r}: expected a rank below the size"
+            f"shard='auto': RANK={rank!r}, WORLD_SIZE={size!r}: expected numbers, the rank below the size"
         )
     return int(rank), int(size)
 

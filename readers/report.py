@@ -1,4 +1,4 @@
-"""`readers.report`: a dataset as one HTML page to look at."""
+"""`readers.report`: writes an HTML page about a dataset."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def report(
     records: int = 10_000,
     against: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Writes a report on a dataset: one HTML file that needs no other file, no network and no script.
+    """Writes a report on a dataset: one self-contained HTML file without scripts.
 
-    It shows what was found, written and rejected, how even the shards are, what the checks found, records of each
-    split and the oddest ones, and the values of every feature. Counts are those of all records; everything
-    else is that of a sample, whose size the report says.
+    It shows the number of inputs and rejects, the shards of each split, the findings of the checks, records of each
+    split and its outliers, and the values of every feature. Counts cover all records; everything else comes from a
+    sample, and the report states its size.
 
     Args:
-        path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
-        output: The file to write. One that exists is replaced, once the new one is complete.
-        records: How many records to look at, at most.
-        against: Another dataset, such as a former version, with which to compare.
+        path: The dataset's directory: a path, or a URL of an object store or another fsspec protocol.
+        output: The file to write. An existing file is replaced once the new one is complete.
+        records: The maximum number of records to sample.
+        against: Another dataset to compare with, such as an earlier version.
 
     Returns:
         The path of the file.
@@ -38,18 +38,18 @@ def report(
         CorruptRecordError: (a ValueError) The checksum of a record is wrong.
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file of the dataset is missing.
-        OSError: The page cannot be written: the directory of `output` is missing, or it is no file.
+        OSError: The page cannot be written: the directory of `output` is missing, or `output` is not a file.
         StoreError: (an OSError) A store still fails after several retries.
 
     Example:
-        >>> readers.report("shards/photos", "photos.html")
-        PosixPath('photos.html')
+        >>> readers.report("shards/images", "images.html")
+        PosixPath('images.html')
     """
     from readers.pages.document import document
     from readers.pages.section import templates
     from readers.pages.study import Study
 
-    templates()  # Before a minute of work, so that a missing package costs none.
+    templates()  # Fails early, before minutes of work, if a package is missing.
 
     target = Path(output)
     if problem := unwritable(target):
@@ -57,7 +57,7 @@ def report(
     directory = path_text(path)
     facts = facts_of(directory, records)
     html = document(Study(directory, facts, check_facts(facts, records, against)))
-    real = Path(os.path.realpath(target))  # A link stays one.
+    real = Path(os.path.realpath(target))  # A symbolic link stays in place.
     partial = real.with_name(f".{real.name}.{os.getpid()}.partial")
     try:
         partial.write_text(html, encoding="utf-8")

@@ -25,32 +25,30 @@ from readers.shards.plan import Paths
 from readers.shards.records import Records
 from readers.shards.resolve import resolve
 
-# Fewer records than this are decoded one by one, which is then as fast (it crosses over at 16 to 40
-# records).
+# Fewer records are decoded one by one, which is then as fast (they break even at 16 to 40 records).
 _FEW = 32
 
-# Records that an iteration reads together: from a disk, and from a store, in one request.
+# Records that an iteration reads together: from a disk, and from a store in one request.
 _LOCAL_BYTES, _FETCHED_BYTES = 2 << 20, 8 << 20
 
 
 class RecordSource:
     """Random access to the records of a split: `len(source)` and `source[i]`, a dict of arrays.
 
-    It implements Grain's `RandomAccessDataSource` and PyTorch's map-style dataset. It may be shared
-    between threads and is cheap to pickle; each process, forked ones included, opens the files
-    itself.
+    It implements Grain's `RandomAccessDataSource` and PyTorch's map-style dataset. Threads may share
+    it, and it is cheap to pickle; each process, including forked ones, opens the files itself.
 
     The value of a feature in a record is
 
-    - an array, for numbers of a shape: writable, in memory of its own, so it outlives the source;
+    - an array, for numbers with a shape: writable, and a copy, so it outlives the source;
     - a NumPy scalar such as `np.int64`, for a number of shape [];
     - `bytes`, for a string of shape []; lists of `bytes` for strings of other shapes;
     - a list of these, for a sequence of arrays.
 
-    So PyTorch's and Grain's default collation batch all features of fixed shape: strings become a
-    list of `bytes` in PyTorch, an array of NumPy's dtype `S` in Grain.
+    So the default collation of PyTorch and Grain batches all features of fixed shape; strings become a
+    list of `bytes` in PyTorch, and an array of NumPy's dtype `S` in Grain.
 
-    `source.__getitems__(indices)`, which PyTorch's loader calls, reads and decodes a batch at once
+    `source.__getitems__(indices)`, which PyTorch's loader calls, reads and decodes a batch together
     and returns a list of the same records in a third of the time.
 
     Args:
@@ -59,16 +57,15 @@ class RecordSource:
         split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
         columns: The features to read. None reads all.
         verify_crc: Whether to check the CRC32C of every record read.
-        on_corrupt: `raise`, or `skip`, which gives the next good record in place of one whose checksum
-            fails. The damaged records are logged (logger `readers`).
-        schema: The features of files without a manifest; for a dataset, the features to read, of
-            which it may say more than the manifest does, as for `load`.
-        cache: `readers.Cache("/local/cache", "500GiB")` keeps whole shards of a store on a local disk.
-            None reads the records in place.
-        decoders: How to decode images, by feature name, with the decoders of `readers.decoders`. They
-            choose at random by `seed`, the epoch and the record's number; call `set_epoch` before each
-            epoch.
-        seed: For decoders that choose at random, at least 0.
+        on_corrupt: `raise`, or `skip`, which replaces a record that fails its checksum with the next
+            good one. Skipped records are logged (logger `readers`).
+        schema: For files without a manifest, their features; for a dataset, the features to read,
+            in as much detail as for `load`.
+        cache: `readers.Cache("/local/cache", "500GiB")` keeps whole shards of an object store on a
+            local disk. None reads the records from the store.
+        decoders: Feature name -> how to decode its images, from `readers.decoders`. Random decoders
+            depend on `seed`, the epoch and the record's number; call `set_epoch` before each epoch.
+        seed: The seed of random decoders, at least 0.
 
     Raises:
         ValueError: The split or a column is unknown.
@@ -78,7 +75,7 @@ class RecordSource:
         StoreError: (an OSError) A store still fails after several retries.
 
     Example:
-        >>> source = readers.RecordSource("shards/photos", split="train")
+        >>> source = readers.RecordSource("shards/images", split="train")
         >>> len(source), source[17]["image"].shape
         (8000, (224, 224, 3))
     """
@@ -99,11 +96,11 @@ class RecordSource:
         check_one_of("on_corrupt", on_corrupt, OnCorrupt)
         skip = on_corrupt == "skip"
         if skip and not verify_crc:
-            raise ValueError("on_corrupt='skip' finds damaged records by verify_crc=True")
+            raise ValueError("on_corrupt='skip' needs verify_crc=True, which finds damaged records")
         check_number("seed", seed, 0)
         if isinstance(path, Mix):
             raise ValueError(
-                "a readers.Mix is for batches: expected a directory, or a list of them"
+                "RecordSource does not take a readers.Mix: expected a directory, or a list of them"
             )
         check_cache(cache)
         plan = resolve(path, split, schema, columns, accept_cut=skip)
@@ -119,7 +116,7 @@ class RecordSource:
         return self._records.plan.schema
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes random decoders choose anew; a `DataLoader` keeps the number with which it starts workers.
+        """Sets the epoch that random decoders depend on; call it before a `DataLoader` starts its workers.
 
         Args:
             epoch: The number of the epoch, at least 0.
@@ -171,7 +168,7 @@ class RecordSource:
                 yield from map(self.__getitem__, numbers)
 
     def __repr__(self) -> str:
-        # Grain compares this text in checkpoints: it identifies the data by content, not by path.
+        # Grain compares this text in checkpoints, so it identifies the data by content, not by path.
         plan = self._records.plan
         content: list[Any] = [plan.fingerprint, plan.schema.to_json()]
         if plan.work:
@@ -190,17 +187,17 @@ class RecordSource:
         return owned(records.record(good))
 
     def _following(self, number: int, first: int, end: int) -> np.ndarray:
-        """The numbers of records after one, int64 [end - first]; after the last comes the first."""
+        """The numbers of the records after one, int64 [end - first], wrapping around at the end."""
         return (number + 1 + np.arange(first, end)) % self._length
 
     def _number(self, index: SupportsIndex) -> int:
         number = operator.index(index)
         if not -self._length <= number < self._length:
-            raise IndexError(f"record {number} of {self._length}")
+            raise IndexError(f"no record {number}: the source has {self._length}")
         return number % self._length
 
     def _opened(self) -> Records:
-        """The records, opened by this process: when it was forked, a thread of its parent may have held a lock."""
+        """The records, opened by this process: a fork inherits locks that a thread of its parent may hold."""
         if self._process != os.getpid():
             self._records = self._records.of_plan(self._records.plan)
             self._process = os.getpid()

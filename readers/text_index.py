@@ -1,4 +1,4 @@
-"""Indexes as text, for programs that know no others."""
+"""Indexes as text, for DALI and other programs that cannot read the binary ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_text_indexes(
     folder = source if output is None else path_text(output)
     if not is_local(folder):
         raise ValueError(
-            f"{folder}: text indexes are written to a local folder; name one with --output"
+            f"{folder}: text indexes are written to a local folder; add --output FOLDER"
         )
     manifest, written = Manifest.read(source), []
     if output is not None:

@@ -22,10 +22,10 @@ from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.opened.fetch import ShardBytes
 
-# Read at a time: large enough for any disk, and small enough for the processor's cache.
+# Bytes read at a time: enough for any disk, and few enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20
 
-# Read at a time from a damaged shard, whose records are then checked one by one.
+# Bytes read at a time from a damaged shard, to check its records one by one.
 _BLOCK_BYTES = 32 << 20
 
 _LENGTH_BYTES = 8
@@ -58,7 +58,7 @@ class Verification:
     """The result of `verify`.
 
     Attributes:
-        shards, records, bytes: How much the manifest lists, all of which was checked.
+        shards, records, bytes: The totals in the manifest, all of which were checked.
         problems: The problems, in the order of the files; empty if there are none.
     """
 
@@ -85,14 +85,14 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     do not match their shards. It reads one shard per core at a time.
 
     Args:
-        path: The dataset's directory: a path, or a URL of a store or of another protocol of fsspec.
+        path: The dataset's directory: a path, or a URL of an object store or another fsspec protocol.
 
     Returns:
         The problems; its `ok` is true if there are none.
 
     Raises:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
-        StoreError: (an OSError) A store does not deliver the manifest.
+        StoreError: (an OSError) A store fails to deliver the manifest after several retries.
     """
     directory = path_text(path)
     manifest = Manifest.read(directory)
@@ -114,7 +114,7 @@ def verify(path: str | os.PathLike[str]) -> Verification:
 
 
 def _problems(path: str, checks: Iterator[Problem]) -> list[Problem]:
-    """The problems of a file. That it cannot be read is one of them: other files are checked even so."""
+    """The problems of a file. A file that cannot be read is a problem, so that other files are still checked."""
     found = list[Problem]()
     try:
         found.extend(checks)
@@ -142,18 +142,18 @@ def _check_shard(path: str, shard: Shard) -> Iterator[Problem]:
         row = int(np.argmax(headers != index[:, 1] - FRAME_BYTES))
         yield Problem(
             path + INDEX_SUFFIX,
-            f"expected a record of {index[row, 1]} bytes at byte {index[row, 0]}, found none",
+            f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}, but the shard has none there",
         )
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
-    """The (offset, length) of each record, int64 [n, 2], if the index is the one that was written; or its problem."""
+    """The (offset, length) of each record, int64 [n, 2], if the index is as written; otherwise its problem."""
     try:
         data = read_file(path)
         head = parse_head(data, path)
         if (head.size, head.crc32c) != (shard.index_bytes, shard.index_crc32c):
             return None, (
-                f"{head.size:,} bytes and the CRC32C {head.crc32c:08x} of its head, the manifest states "
+                f"found {head.size:,} bytes and the CRC32C {head.crc32c:08x} of its head, the manifest states "
                 f"{shard.index_bytes:,} and {shard.index_crc32c:08x}"
             )
         offsets = checked_offsets(data, head, path)
@@ -162,7 +162,7 @@ def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
     except ValueError as error:
         return None, str(error).removeprefix(f"{path}: ")
     if (head.records, head.bytes) != (shard.records, shard.bytes):
-        return None, f"it is of {head.records:,} records, the manifest states {shard.records:,}"
+        return None, f"it lists {head.records:,} records, the manifest states {shard.records:,}"
     return np.stack([offsets[:-1], np.diff(offsets)], 1), None
 
 
@@ -191,9 +191,9 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
 def _damage(
     path: str, shard: Shard, index: np.ndarray | None, size: int, crc: int
 ) -> Iterator[Problem]:
-    """The problems of a shard that differs from what was written."""
+    """The problems of a shard that differs from its manifest."""
     if size != shard.bytes:
-        yield Problem(path, f"{size:,} bytes, the manifest states {shard.bytes:,}")
+        yield Problem(path, f"found {size:,} bytes, the manifest states {shard.bytes:,}")
     bad = 0
     for problem in [] if index is None else _damaged_records(path, index, size):
         bad += 1
@@ -229,11 +229,11 @@ def _check_file(path: str, manifest: Manifest, name: str) -> Iterator[Problem]:
 
 
 def _check_generation(path: str) -> Iterator[Problem]:
-    """The problem of the newest generation's manifest. Readers take its copy, so it may be missing."""
+    """The problem of the newest generation's manifest. It may be missing, because readers use its copy."""
     try:
         Manifest.from_bytes(read_file(path))
     except (FileNotFoundError, PermissionError) as error:
-        # Stores forbid a file that is missing, if the reader may not list.
+        # Stores answer 403 for a missing file if the user may not list.
         if isinstance(error, RefusedError):
             raise
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,7 @@ PadTo = Literal["longest", "max_length"]
 
 Boundaries = Sequence[int]
 
-# Suffixes of the companion arrays that a batch holds beside a feature.
+# Suffixes of the companion arrays that a batch holds next to a feature.
 MASK, LENGTH = "_mask", "_length"
 
 # Added to every batch if the last one of an epoch is padded.
@@ -29,7 +29,7 @@ SEGMENT_IDS, POSITIONS = "_segment_ids", "_positions"
 
 @dataclass(frozen=True)
 class BatchFormat:
-    """How features of unknown shape are batched. This class itself is `"dense"`, which has none."""
+    """How features of unknown shape are batched. This base class is `"dense"`, which allows none."""
 
     max_length: int | Mapping[str, int] | None = None
     values: Any = None
@@ -42,13 +42,13 @@ class BatchFormat:
 
     @staticmethod
     def of(batching: object) -> BatchFormat:
-        """The format that the argument `batching` of a reader means; raises ValueError for any other value."""
+        """Converts a reader's argument `batching` to a format; raises ValueError for any other value."""
         if isinstance(batching, BatchFormat):
             return batching
         if isinstance(batching, str) and batching in _FORMATS:
             return _FORMATS[batching]()
         if batching == "packed":
-            raise ValueError("batching='packed': expected the length of a row, readers.Packed(512)")
+            raise ValueError("batching='packed' lacks the length of a row: use readers.Packed(512)")
         raise ValueError(
             f"batching={batching!r}: expected {', '.join(map(repr, _FORMATS))}, readers.Padded(...), "
             "readers.Ragged(...) or readers.Packed(...)"
@@ -77,7 +77,7 @@ class BatchFormat:
         return self.max_length
 
     def pad_sizes(self, name: str) -> list[int]:
-        """Increasing sizes: a batch is padded to the first that holds its longest record; without any, to that record."""
+        """Increasing sizes: a batch is padded to the first that fits its longest record; if empty, to that record."""
         limit = self.limit(name)
         if self.to == "longest" or limit is None:
             return []
@@ -86,7 +86,7 @@ class BatchFormat:
         return [*(end for end in ends if end < limit), limit]
 
     def rows(self, schema: Mapping[str, Feature]) -> dict[str, RowFormat]:
-        """How the kernel makes rows, of each feature of which only the first size is unknown."""
+        """How the kernel makes rows, for each feature with only the first size unknown."""
         rows = {}
         for name, feature in schema.items():
             if feature.is_rows:
@@ -111,22 +111,22 @@ class BatchFormat:
         return numpy_dtype(feature.dtype).type(value or 0)
 
     def _value(self, name: str, feature: Feature) -> Any:
-        """The padding that the user gives for a feature; None for the default."""
+        """The padding that the user chose for a feature; None for the default."""
         if isinstance(self.values, Mapping):
             return self.values.get(name)
-        # A single value is meant for the features of its kind.
+        # A single value applies to all features of its kind.
         is_text = isinstance(self.values, (str, bytes))
         return self.values if is_text == (feature.dtype == "string") else None
 
     def feature_of(self, name: str) -> str:
-        """The feature that an array of the batch holds or accompanies."""
+        """The feature that an array of the batch belongs to."""
         for suffix in self._suffixes:
             if name.endswith(suffix):
                 return name[: -len(suffix)]
         return name
 
     def batch_names(self, schema: Schema) -> list[str]:
-        """The names in a batch: the features, then the companions of those of unknown shape."""
+        """The names in a batch: the features, then the companions of features of unknown shape."""
         varying = [name for name, feature in schema.items() if not feature.is_fixed]
         return [*schema, *(name + suffix for name in varying for suffix in self._suffixes)]
 
@@ -150,13 +150,13 @@ class BatchFormat:
             self._check_padding_value(name, feature)
             if self.to == "max_length" and self.limit(name) is None:
                 raise ValueError(
-                    f"to='max_length': {name!r}, {feature}, has no max_length; give "
+                    f"to='max_length': {name!r}, {feature}, has no max_length; set "
                     f"max_length={{{name!r}: ...}}, or leave it out with columns="
                 )
             if self.lengths and not feature.has_length:
                 raise ValueError(
-                    f"lengths=True: each array of {name!r} has its own length, so the record has "
-                    "none; use mask=True"
+                    f"lengths=True: the arrays of {name!r} differ in length, so a record has no single "
+                    "length; use mask=True"
                 )
         if self.batching == "packed":
             self._check_packed(schema)
@@ -184,7 +184,7 @@ class BatchFormat:
             elif None in feature.shape[1:]:
                 problem = "has a second unknown dimension"
             elif self.limit(name) is None:
-                problem = "has no max_length, the length of a row"
+                problem = "has no max_length, which is the length of a row"
             else:
                 continue
             raise ValueError(f"Packed: {name!r}, {feature}, {problem}; leave it out with columns=")
@@ -200,12 +200,12 @@ class Padded(BatchFormat):
         mask: Adds bool `<name>_mask`, true where there is a value.
         lengths: Adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
         to: `"longest"` pads to the longest in the batch. `"max_length"` pads the first unknown
-            dimension to `max_length`, in buckets to the longest length of the bucket (its end - 1;
-            max_length in the last one), so that `jax.jit` compiles once, or once for each bucket.
+            dimension to `max_length`, or with buckets to the longest length of the bucket (its end -
+            1; max_length in the last one), so that `jax.jit` compiles once, or once per bucket.
             Further unknown dimensions are padded to the longest in the batch.
-        buckets: Increasing lengths at which a new bucket starts, as in `[100, 250]`: all records of
-            a batch are from one bucket. `{"signal": [100, 250]}` if several features have a length.
-            `batch_size` may be a list then, with one size for each bucket.
+        buckets: Increasing lengths at which a new bucket starts, such as `[100, 250]`: all records of
+            a batch come from one bucket. Write `{"signal": [100, 250]}` if several features have a
+            length. `batch_size` may then be a list with one size per bucket.
 
     Raises:
         ValueError: A value is not allowed.
@@ -220,7 +220,7 @@ class Ragged(BatchFormat):
 
     Args:
         max_length: Truncates the first unknown dimension to this size, for all features or by name.
-        buckets: As of `readers.Padded`.
+        buckets: As for `readers.Padded`.
 
     Raises:
         ValueError: A value is not allowed.
@@ -238,7 +238,7 @@ class Ragged(BatchFormat):
 class Packed(BatchFormat):
     """Puts several records into each row: `batching=readers.Packed(512)`.
 
-    It adds int32 `<name>_segment_ids`, in which 0 is padding, and `<name>_positions`, both [B, max_length].
+    It adds int32 `<name>_segment_ids`, where 0 is padding, and `<name>_positions`, both [B, max_length].
 
     Args:
         max_length: The length of a row, for all features or by name; longer records are truncated.
@@ -260,7 +260,7 @@ _FORMATS = {"dense": BatchFormat, "padded": Padded, "ragged": Ragged}
 
 
 def _checked_buckets(given: Any) -> Any:
-    """The buckets of a format, in numbers of Python; raises ValueError if they are not valid."""
+    """The buckets of a format, as Python numbers; raises ValueError if they are not valid."""
     buckets = plain(given)
     if buckets is None:
         return None
@@ -276,14 +276,14 @@ def _checked_buckets(given: Any) -> Any:
         or starts != sorted(set(starts))
     ):
         raise ValueError(
-            f"buckets={given!r}: expected increasing numbers of at least 1 without fractions, or a dict "
-            "of one feature's name and such numbers"
+            f"buckets={given!r}: expected increasing whole numbers of at least 1, such as [100, 250], or "
+            "a dict with one feature's name and such numbers"
         )
     return {next(iter(buckets)): starts} if one_feature else starts
 
 
 def plain(value: Any) -> Any:
-    """A value with the numbers and lists of Python in place of those of NumPy."""
+    """A value with Python numbers and lists in place of NumPy ones."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -20,8 +20,8 @@ from readers.order.permutation import record_keys
 class Group(NamedTuple):
     """The records of one batch, of all hosts together or of one.
 
-    All arrays are int64 [k]: `places` in the epoch, in order; `rows` of the batch, None if each record has a row of its
-    own; `numbers` in the plan, empty until the order is asked for them. `size` is the number of rows in a full batch,
+    All arrays are int64 [k]: `places` in the epoch, in order; `rows` of the batch, None if each record has a separate
+    row; `numbers` in the plan, empty until they are computed from the order. `size` is the number of rows in a full batch,
     `after` the cursor of the next one.
     """
 
@@ -46,7 +46,7 @@ class BatchSlice:
     mask: np.ndarray | None = None
 
     def padded(self, schema: Mapping[str, Feature]) -> BatchSlice:
-        """The slice with a mask, filled up with rows of zeros and empty strings, whose unknown sizes are 0."""
+        """Adds a mask, and fills the batch with rows of zeros and empty strings, with a size of 0 in unknown dimensions."""
         rows, size, columns = self.group.rows, self.group.size, self.columns
         count = len(self.group.places) if rows is None else int(rows.max(initial=-1)) + 1
         if rows is None and count < size:
@@ -60,7 +60,7 @@ class BatchSlice:
         return replace(self, columns=columns, mask=np.arange(size) < count)
 
     def keys(self, seed: int, part: int) -> np.ndarray:
-        """A pseudo-random number for each row, int64 [B]: that of its first record, 0 for padding."""
+        """A pseudo-random number for each row, int64 [B]: the key of its first record, 0 for padding."""
         places, rows = self.group.places, self.group.rows
         if rows is not None:
             places = places[np.unique(rows, return_index=True)[1]]
@@ -70,7 +70,7 @@ class BatchSlice:
     def arrays(
         self, schema: Mapping[str, Feature], batch_format: BatchFormat, empty: Allocator
     ) -> dict[str, np.ndarray]:
-        """The arrays of the batch by name; large ones are allocated by `empty`."""
+        """The arrays of the batch by name; `empty` allocates large ones."""
         rows = self.group.rows
         if rows is None:
             batch = collate(self.columns, schema, batch_format, empty, self.group.bucket)
@@ -81,7 +81,7 @@ class BatchSlice:
 
 
 def _blank(feature: Feature, count: int) -> FeatureColumn:
-    """A column of records without values."""
+    """A column of `count` records without values."""
     filler: Any = b"" if feature.dtype == "string" else 0
     sizes = [size or 0 for size in feature.shape]
     if feature.is_sequence:
@@ -96,7 +96,7 @@ Transform = Callable[[dict[str, Any], np.ndarray], dict[str, Any]]
 
 @dataclass(frozen=True)
 class ToArrays:
-    """Makes the batch of some records: a dict of arrays, transformed, or a tuple of some of them."""
+    """Makes a batch from records: a dict of arrays, transformed, or a tuple of some of them."""
 
     schema: Schema
     options: ReadOptions

@@ -1,4 +1,4 @@
-"""The batches of one host: which records each has, and how those of several are read together."""
+"""The batches of one host: which records each has, and how several are read together."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _Cursor = TypeVar("_Cursor")
 
 
 class BatchSource(abc.ABC, Generic[_Cursor]):
-    """The batches of one host, for any number of iterators. A cursor is the place of a batch among them."""
+    """The batches of one host, for any number of iterators. A cursor is the position of a batch."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
-        # Work on records needs them whole.
+        # Work on records needs complete records.
         self._rows = {} if plan.work else options.format.rows(plan.schema)
 
     @abc.abstractmethod
@@ -37,7 +37,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
     @abc.abstractmethod
     def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
-        """The numbers of the records that may replace a damaged one, int64 [k], from the `first` to before the `end`."""
+        """The numbers of the records that may replace a damaged one, int64 [k], from `first` to before `end`."""
 
     @abc.abstractmethod
     def state(self, cursor: _Cursor) -> State:
@@ -45,24 +45,24 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
     @abc.abstractmethod
     def bounds_of(self, number: int) -> tuple[_Cursor, _Cursor | None]:
-        """The cursor of the first batch of a pass, and the one after its last batch; None without an end."""
+        """The cursor of the first batch of a pass, and the cursor after its last batch; None for an endless pass."""
 
     @abc.abstractmethod
     def after(self, steps: int, end: _Cursor | None) -> tuple[_Cursor, int]:
-        """The cursor after `steps` batches, or after as many as there are before the end; and their number."""
+        """The cursor after `steps` batches, or after the last batch before `end`; and the number of batches."""
 
     @abc.abstractmethod
     def _batches_of_pass(self, number: int) -> int: ...
 
     def batches_of_pass(self, number: int = 0) -> int:
-        """The number of batches in a pass that begins with an epoch.
+        """The number of batches in a pass that starts with an epoch.
 
         Raises:
-            TypeError: The passes have no end.
-            ValueError: By length, an epoch has too few records for one batch.
+            TypeError: The passes are endless.
+            ValueError: With buckets or packing, an epoch has too few records for one batch.
         """
         if self.options.repeat is None:
-            raise TypeError("repeat=None: the batches have no end, so they have no number")
+            raise TypeError("repeat=None: the batches never end, so they have no number")
         return self._batches_of_pass(number)
 
     def state_after(self, steps: int) -> State:
@@ -76,7 +76,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def slices(
         self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
     ) -> Iterator[BatchSlice]:
-        """Yields batches of one epoch, read together, from numbered groups; errors as of `Records.batches`."""
+        """Yields batches of one epoch, read together, from numbered groups; errors as for `Records.batches`."""
         options, schema = self.options, self.plan.schema
         places = np.concatenate([group.places for group in groups])
         numbers = np.concatenate([group.numbers for group in groups])
@@ -118,10 +118,10 @@ def order_name(plan: Plan, options: ReadOptions) -> str:
 
 
 def check_state(state: State, order: str, plan: Plan) -> None:
-    """Raises ValueError if a state is of other records or of another order."""
+    """Raises ValueError if a state belongs to other records or to another order."""
     if state.dataset != plan.digest:
         raise ValueError(
-            f"the state is of the dataset {state.dataset}, this one is {plan.digest}: the records, "
+            f"the state is of the dataset {state.dataset}, but this is {plan.digest}: the records, "
             "the split or its slice differ"
         )
     if state.order != order:

@@ -1,4 +1,4 @@
-"""Batches that follow from the numbers of their steps, without those before them."""
+"""Batches that are computed from the number of their step, without those before them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BatchesByStep(BatchSource[int]):
             self._order_name += f", part {host} of {hosts}"
             start, stop = total * host // hosts, total * (host + 1) // hosts
             plan = plan.slice(start, stop)
-            # One record more or less in a part must not change the number of steps.
+            # A part with one record more or less must not change the number of steps.
             records = -(-total // hosts) if options.pads else total // hosts
             absent = max(records - (stop - start), 0)
             host, hosts = 0, 1
@@ -53,7 +53,7 @@ class BatchesByStep(BatchSource[int]):
             check_state(options.state, self._order_name, plan)
             epoch, place = options.state.epoch, options.state.place
             if place and not schedule.steps_from(place):
-                # Larger batches than those that were read may not find enough records in the rest of an epoch.
+                # Batches larger than those already read may not find enough records in the rest of an epoch.
                 epoch, place = epoch + 1, 0
         elif options.state:
             epoch, place = schedule.after(options.state)

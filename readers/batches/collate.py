@@ -1,4 +1,4 @@
-"""Columns -> the NumPy arrays of a batch: dense, padded (with masks), ragged or packed."""
+"""Makes the NumPy arrays of a batch from columns: dense, padded (with masks), ragged or packed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def collate(
     Features of fixed shape are dense in every format. `ragged` gives an object array [B] of arrays, or of
     object arrays of arrays for a sequence of arrays of unknown shape. `<name>_mask` is bool, true where
     there is a value, and has the dimensions up to the last unknown one; `<name>_length` is int64 [B], or
-    [B, n] for n unknown dimensions. A batch without records has the size of its bucket, too.
+    [B, n] for n unknown dimensions. A batch without records is padded to the size of its bucket, too.
     """
     batch = {}
     for name, feature in schema.items():
@@ -61,11 +61,11 @@ def pack(
     count: int,
     empty: Allocator = np.empty,
 ) -> dict[str, np.ndarray]:
-    """The arrays [B, max_length, ...] of a packed batch by name, and two companions of each.
+    """The arrays [B, max_length, ...] of a packed batch by name, with two companions each.
 
-    `<name>_segment_ids`, int32 [B, max_length], numbers the records in a row from 1 and is 0 in the
+    `<name>_segment_ids`, int32 [B, max_length], numbers the records in a row from 1, with 0 in the
     padding; `<name>_positions`, int32 [B, max_length], numbers the values of a record from 0. T5
-    and Grain represent packed sequences in the same way. `rows`, int64 [records], has the row of each record, of `count`.
+    and Grain represent packed sequences in the same way. `rows`, int64 [records], is the row of each record, of `count`.
     """
     batch = {}
     for name, feature in schema.items():
@@ -80,8 +80,8 @@ def pack(
             start, ends[row] = ends[row], ends[row] + len(array)
             if ends[row] > length:
                 raise DatasetError(
-                    f"{name!r}: {ends[row]} values for a row of {length}, so an index states other lengths "
-                    "than the records have; delete it if there is no manifest, or run the job again"
+                    f"{name!r}: {ends[row]} values for a row of {length}, so the lengths in an index differ from those of the "
+                    "records; delete the index if there is no manifest, or run the job again"
                 )
             seen[row] += 1
             out[row, start : ends[row]] = array
@@ -96,7 +96,7 @@ def pack(
 def truncate(
     columns: Mapping[str, FeatureColumn], schema: Mapping[str, Feature], batch_format: BatchFormat
 ) -> dict[str, FeatureColumn]:
-    """The columns with the first unknown dimension of each feature truncated to its limit."""
+    """Truncates the first unknown dimension of each feature to its limit."""
     return {
         name: _truncate(schema[name], column, batch_format.limit(name))
         for name, column in columns.items()
@@ -145,12 +145,12 @@ def _padded(
     padding: Any,
     empty: Allocator,
 ) -> np.ndarray:
-    """The array of a shape [B, ...], padded in every unknown dimension."""
+    """The array [B, ...] of a shape, padded in every unknown dimension."""
     if column.padded is not None and column.padded.shape == shape:
         return column.padded
     try:
         out = empty(shape, numpy_dtype(feature.dtype))
-    except (MemoryError, ValueError):  # NumPy's error for sizes that it cannot count.
+    except (MemoryError, ValueError):  # NumPy's error for sizes that overflow.
         raise ValueError(
             f"a padded batch {format_shape(shape)} of {feature.dtype} does not fit into memory: use "
             "batching='ragged' or a smaller batch_size"
@@ -193,7 +193,7 @@ def _mask(
 def _padded_shape(
     feature: Feature, extents: np.ndarray, pad_sizes: Sequence[int], bucket: int
 ) -> tuple[int, ...]:
-    """The shape [B, ...] of a padded feature: the longest, but for the first unknown dimension."""
+    """The shape [B, ...] of a padded feature: the longest sizes, except for a limit of the first unknown dimension."""
     longest = extents.max(axis=0, initial=0).tolist()
     if pad_sizes:
         axis = feature.first_unknown

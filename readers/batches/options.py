@@ -1,4 +1,4 @@
-"""The options of the readers, checked by themselves."""
+"""The options of the readers, each checked without the dataset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OrderName = Literal["interleave", "global"]
 
 OnCorrupt = Literal["raise", "skip"]
 
-# The options that hold numbers, which may be NumPy's.
+# Options that may hold NumPy numbers.
 _NUMBERS = ["batch_size", "repeat", "seed", "shard", "state"]
 
 
@@ -28,14 +28,14 @@ class Order:
     """The order of the records: `shuffle=readers.Order(by="interleave", buffer=10_000)`.
 
     Attributes:
-        shuffle: Whether each epoch has its own random order, which depends only on the seed and the epoch.
-        by: `global` makes every record equally likely at every place of a shuffle. `interleave`
-            reads shards from front to back, 16 at a time, and shuffles windows. None means `global`
-            for shards on local disks or in the cache and for mixtures, else `interleave`.
-        buffer: Records shuffled together by `interleave`. None means 32 MiB of records, or 1,024
-            records if these fit into 128 MiB. Up to three such windows are in memory.
+        shuffle: Whether each epoch has a random order, which depends only on the seed and the epoch.
+        by: `global` shuffles all records uniformly. `interleave` reads shards from front to back, 16
+            at a time, and shuffles within windows. None means `global` for shards on local disks or
+            in the cache and for mixtures, otherwise `interleave`.
+        buffer: The number of records in each window of `interleave`. None means 32 MiB of records, or
+            1,024 records if they fit into 128 MiB. Up to three windows are in memory.
         each_pass: Whether each new pass, such as a second `for` loop or the next epoch of Keras,
-            reads the next epochs. False makes all passes read the same epochs from the same start.
+            reads the next epochs. False makes every pass read the same epochs.
 
     Raises:
         ValueError: A value is not allowed, or `buffer` is given without `by="interleave"`.
@@ -60,31 +60,32 @@ class Order:
             raise ValueError(f"Order(buffer={self.buffer!r}): expected a number of at least 1")
         if self.by != "interleave" or not self.shuffle:
             raise ValueError(
-                f"Order(buffer={self.buffer}): a buffer is for a shuffle by interleave, "
-                f"readers.Order(by='interleave', buffer={self.buffer}); any other shuffle is of all records"
+                f"Order(buffer={self.buffer}): only a shuffle by interleave has a buffer, "
+                f"readers.Order(by='interleave', buffer={self.buffer}); any other shuffles all records"
             )
 
     @classmethod
     def of(cls, shuffle: object) -> Order:
-        """The order that the argument `shuffle` of a reader means; raises ValueError for any other value."""
+        """Converts a reader's argument `shuffle` to an order; raises ValueError for any other value."""
         shuffle = plain(shuffle)
         if isinstance(shuffle, Order):
             return shuffle
         if isinstance(shuffle, bool):
             return cls(shuffle)
         if isinstance(shuffle, int):
+            buffer = shuffle if shuffle > 1 else 10_000
             raise ValueError(
-                f"shuffle={shuffle}: a shuffle is of all records and needs no buffer: use shuffle=True; or, to "
-                f"read shards from front to back, shuffle=readers.Order(by='interleave', buffer={shuffle})"
+                f"shuffle={shuffle}: expected True or False; shuffle=True shuffles all records and needs no buffer. To "
+                f"read shards from front to back, use shuffle=readers.Order(by='interleave', buffer={buffer})"
             )
         raise ValueError(f"shuffle={shuffle!r}: expected True, False or readers.Order(...)")
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How records become batches: the arguments of `readers.load`, which describes them.
+    """How records become batches: the arguments of `readers.load`, documented there.
 
-    `state` may be a number of steps. `keys` says whether each batch comes with a pseudo-random number for each record.
+    `state` may be a number of steps. `keys` is whether each batch comes with a pseudo-random number for each record.
 
     Raises:
         ValueError: An argument is not valid; the message names it.
@@ -114,7 +115,7 @@ class ReadOptions:
             self._set("repeat", None)
         if self.repeat is not None and not is_number(self.repeat, 1):
             raise ValueError(
-                f"repeat={self.repeat!r}: expected a number of epochs, or None for no end"
+                f"repeat={self.repeat!r}: expected a number of epochs, or None to repeat forever"
             )
         check_one_of("on_corrupt", self.on_corrupt, OnCorrupt)
         check_one_of("remainder", self.remainder, Remainder)
@@ -146,9 +147,9 @@ class ReadOptions:
             self._set("seed", self.state.seed)
         elif self.shard[1] > 1:
             raise ValueError(
-                f"seed=None with shard={self.shard}: each host would draw a seed of its own, and "
-                "the hosts would read some records twice and others never; give all of them one "
-                "number, as in seed=0"
+                f"seed=None with shard={self.shard}: each host would draw a different seed, and the "
+                "hosts would read some records twice and others never; give all hosts the same "
+                "number, such as seed=0"
             )
         else:
             self._set("seed", int.from_bytes(os.urandom(4), "little"))
@@ -176,12 +177,12 @@ class ReadOptions:
 
     @property
     def by_length(self) -> bool:
-        """Whether the lengths of the records decide which of them share a batch."""
+        """Whether the lengths of the records determine which of them share a batch."""
         return self.format.buckets is not None or self.format.batching == "packed"
 
     @property
     def part_of_host(self) -> int | None:
-        """The number of the part that this host reads alone; None if the hosts share each batch."""
+        """The number of the part that only this host reads; None if the hosts share each batch."""
         alone = self.order.by == "interleave" and self.shard[1] > 1 and not self.by_length
         return self.shard[0] if alone else None
 
@@ -192,7 +193,7 @@ class ReadOptions:
 
     @property
     def rows(self) -> int | None:
-        """The number of rows in every batch; None if some have fewer, or sizes of their own."""
+        """The number of rows in every batch; None if batches differ in size."""
         are_full = self.remainder != "short"
         return self.batch_size if are_full and isinstance(self.batch_size, int) else None
 

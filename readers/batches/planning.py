@@ -1,4 +1,4 @@
-"""A reader's arguments -> how to read, and the plan of what to read, checked against each other."""
+"""A reader's arguments -> its options and its plan, checked against each other."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from readers.shards.resolve import resolve
 
 
 def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, ReadOptions]:
-    """What to read, and how, from the arguments of `readers.load` by name.
+    """Makes the plan and the options from the arguments of `readers.load` by name.
 
-    Without `strings`, features of strings are read only if an argument names them, or a `map` may need them. Raises what
-    `resolve` raises, or ValueError for an argument that is not valid or does not suit the dataset.
+    Without `strings`, string features are read only if an argument names them, or a `map` may need them. Raises the errors
+    of `resolve`, or ValueError for an argument that is not valid or does not suit the dataset.
     """
     what = {name: arguments[name] for name in ("path", "split", "schema")}
     others = {n: value for n, value in arguments.items() if n not in (*what, "columns")}
@@ -56,20 +56,18 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
         buckets = {_bucket_feature(options.format.buckets, plan): options.format.boundaries}
         options = replace(options, format=replace(options.format, buckets=buckets))
     if plan.records == 0:
-        # Repeating, or skipping steps, would search an empty dataset for a batch without end.
+        # Repeating, or skipping steps, would search an empty dataset forever.
         state = None if isinstance(options.state, int) else options.state
         options = replace(options, repeat=1, state=state)
     return plan, options
 
 
 def _known_order(plan: Plan, options: ReadOptions) -> Order:
-    """The order of a plan, with the size of its windows: by default `global` if all shards are on disks or in the cache."""
+    """Fills in the defaults of an order: `global` if all shards are on disks or in the cache, and the size of windows."""
     by = options.order.by
     if plan.mixed:
         if by == "interleave":
-            raise ValueError(
-                "readers.Mix finds records by their index: it needs Order(by='global')"
-            )
+            raise ValueError("readers.Mix reads records in random access: use Order(by='global')")
         by = "global"
     elif by is None:
         cached = options.cache.cacheable(plan.parts) if options.cache else ()
@@ -90,16 +88,16 @@ def _check_dense(plan: Plan) -> None:
             found = f"shapes from {smallest} to {largest}"
         else:
             shape = format_shape(feature.shape)
-            found = f"the shape {shape}: None is a size that the schema does not fix"
+            found = f"the shape {shape}, where None is a size that varies"
         more = ""
         if feature.is_image:
             more = (
-                f", decode it to one size with decoders={{{name!r}: readers.decoders.Resize(224)}}, or "
-                "write the dataset with --image_size"
+                f", decode it to one size with decoders={{{name!r}: readers.decoders.Resize(224)}}, or write "
+                "the dataset with --image_size"
             )
         raise ValueError(
             f"feature {name!r} has {found}, so records cannot be stacked: use batching='padded' or "
-            f"'ragged', leave it out with columns={more}"
+            f"batching='ragged', leave it out with columns={more}"
         )
 
 
@@ -113,19 +111,19 @@ def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
     replaced = [name for name in names[len(schema) :] if name in schema]
     if replaced:
         raise ValueError(
-            f"the batch would replace the feature {replaced[0]!r} with an array that it adds; "
-            "leave the feature out with columns="
+            f"the batch adds an array named {replaced[0]!r}, which is also a feature; leave the feature "
+            "out with columns="
         )
     if options.as_supervised is not None:
         _check_as_supervised(options, options.as_supervised, names, len(schema))
 
 
 def _check_work(options: ReadOptions, argument: str) -> None:
-    """Raises ValueError if batches are planned by lengths that work on records may change."""
+    """Raises ValueError if batches are planned by lengths that `map` or `decoders` may change."""
     if options.format.batching == "packed":
         raise ValueError(
-            f"{argument}= may change the lengths by which readers.Packed fills rows: use "
-            "transform=, or another batching"
+            f"{argument}= may change the lengths that readers.Packed plans rows by: use transform=, or "
+            "another batching"
         )
     if argument == "map" and options.format.buckets is not None and options.format.to != "longest":
         raise ValueError(
@@ -134,13 +132,13 @@ def _check_work(options: ReadOptions, argument: str) -> None:
 
 
 def _bucket_feature(buckets: Any, plan: Plan) -> str:
-    """The feature whose first unknown dimension decides on the bucket."""
+    """The feature whose first unknown dimension determines the bucket."""
     candidates = [name for name, feature in plan.undecoded.items() if feature.has_length]
     names = [*buckets] if isinstance(buckets, Mapping) else candidates
     if len(names) != 1 or names[0] not in candidates:
         raise ValueError(
-            f"buckets={buckets!r}: expected one feature with a length, as in {{'tokens': [...]}}; those here are "
-            f"{', '.join(candidates) or 'none'}"
+            f"buckets={buckets!r}: expected one feature with a length, as in {{'tokens': [...]}}; the features "
+            f"with a length are {', '.join(candidates) or 'none'}"
         )
     return names[0]
 
@@ -148,10 +146,10 @@ def _bucket_feature(buckets: Any, plan: Plan) -> str:
 def _check_as_supervised(
     options: ReadOptions, given: Sequence[str], names: list[str], features: int
 ) -> None:
-    """Checks the names of a tuple against those in a batch, of which the features come first."""
+    """Checks the names in a tuple against the names in a batch, where the first are features."""
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise ValueError(f"as_supervised names {unknown[0]!r}: a batch has {', '.join(names)}")
+        raise ValueError(f"as_supervised names {unknown[0]!r}, but a batch has {', '.join(names)}")
     if options.keys:
         return  # A `transform` may use names that are not in the tuple.
     added = [name for name in names[features:] if name not in options.added_names]
@@ -162,6 +160,6 @@ def _check_as_supervised(
     ):
         if found and not set(found).intersection(given):
             raise ValueError(
-                f"{argument} adds {', '.join(found)}, which as_supervised leaves out: name it "
+                f"{argument} adds {', '.join(found)}, which as_supervised leaves out: add it "
                 f"there, or leave out {argument}"
             )

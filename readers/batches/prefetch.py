@@ -16,9 +16,9 @@ _Answer = TypeVar("_Answer")
 
 
 def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The same items. A thread makes up to `count` of them, at least 1, before they are asked for.
+    """Yields the same items, of which a thread prepares up to `count`, at least 1, ahead.
 
-    An exception is raised at its place. The thread ends when the iterator is closed or no longer referred to.
+    Exceptions are raised in order. The thread ends when the iterator is closed or no longer referred to.
     """
     made, room = queue.SimpleQueue[tuple[bool, Any]](), queue.SimpleQueue[bool]()
     for _ in range(count):
@@ -30,7 +30,7 @@ def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
             if is_item:
                 room.put(True)
                 yield item
-                del item  # Its memory can be reused while the next one is waited for.
+                del item  # Its memory can be reused while waiting for the next one.
             elif item is None:
                 return
             else:
@@ -49,7 +49,7 @@ def _make(
             made.put((True, next(items)))
     except StopIteration:
         pass
-    except BaseException as error:  # Whatever it is, somebody waits for an item.
+    except BaseException as error:  # Any error, because somebody waits for an item.
         end = error
     made.put((False, end))
 
@@ -57,23 +57,23 @@ def _make(
 def mapped_ahead(
     make: Callable[[_Item], _Answer], items: Iterable[_Item], count: int
 ) -> Iterator[_Answer]:
-    """Yields the answer for each item, in order. Up to `count` threads, at least 1, make the next answers.
+    """Yields the answer for each item, in order. Up to `count` threads, at least 1, prepare the next answers.
 
-    An exception of `make` is raised at the place of its item. If the iterator is no longer referred
-    to, each thread ends with the item that it has begun.
+    Exceptions of `make` are raised in order. If the iterator is no longer referred
+    to, each thread ends after the item it is working on.
     """
     items = iter(items)
-    # The first one is made by the caller, so that it can be interrupted.
+    # The caller makes the first one, so that it can be interrupted.
     begun = deque[Callable[[], _Answer]](partial(make, item) for item in itertools.islice(items, 1))
     while begun:
         answer = begun.popleft()()
         begun.extend(_begun(make, item) for item in itertools.islice(items, count - len(begun)))
         yield answer
-        del answer  # Its memory is released before the next one is waited for.
+        del answer  # Its memory can be reused while waiting for the next one.
 
 
 def _begun(make: Callable[[_Item], _Answer], item: _Item) -> Callable[[], _Answer]:
-    """Makes the answer for an item in a thread, and returns a function that waits for it."""
+    """Starts making the answer for an item in a thread; returns a function that waits for it."""
     future = Future[_Answer]()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Reads the batches of a source one after another: several together, and ahead from a store."""
+"""Reads the batches of a source in order: several together, and ahead from a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from readers.batches.read_sizes import (
 from readers.shards.framed import FramedRecords
 from readers.shards.records import RECORD_ERRORS
 
-# Groups; the numbers of the records to fetch for them; and those of records among these that the next group needs, too.
+# Groups; the numbers of the records to fetch for them; and those of these records that the next group needs, too.
 _Window = tuple[list[Group], np.ndarray, np.ndarray]
 
 
@@ -29,10 +29,10 @@ def batches_from(
 ) -> Iterator[tuple[BatchSlice, Any]]:
     """Yields a worker's batches from a cursor to before another, each with the cursor of the next batch.
 
-    `turn` is the number of this worker and how many take turns, `number` that of the first batch in its pass.
+    `turn` is (worker, number of workers), `number` that of the first batch in its pass.
     """
     (worker, workers), count = turn, itertools.count(number)
-    # At first, a program waits for each batch, so few are read together.
+    # A program waits for the first batches, so few are read together.
     most, together = records_together(source.plan), 1
     for epoch, groups in source.epochs(cursor, end):
         mine = (group for group in groups if next(count) % workers == worker)
@@ -41,11 +41,11 @@ def batches_from(
             while chunk := _taken(remaining, most, together):
                 yield from _read(source, epoch, chunk, fetched)
                 together = min(2 * together, CHUNK_RECORDS)
-            del fetched  # Its memory is released before the next one is waited for.
+            del fetched  # Its memory can be reused while waiting for the next one.
 
 
 def _taken(groups: Iterator[Group], records: int, most: int = CHUNK_RECORDS) -> list[Group]:
-    """Takes groups until they have about `records` records: at most `most`, and at least one unless none is left."""
+    """Takes groups until they have about `records` records: at most `most`, and at least one if any is left."""
     taken, total, size = list[Group](), 0, 0
     while len(taken) < most and total + size <= records and (group := next(groups, None)):
         taken.append(group)
@@ -55,8 +55,8 @@ def _taken(groups: Iterator[Group], records: int, most: int = CHUNK_RECORDS) -> 
 
 
 def _numbered(source: BatchSource[Any], epoch: int, groups: Iterator[Group]) -> Iterator[Group]:
-    """The groups with the numbers of their records."""
-    # Many together: ordering takes 200 NumPy calls, however many records there are.
+    """Adds the numbers of their records to groups."""
+    # Many together: computing an order takes 200 NumPy calls, however many records there are.
     while chunk := _taken(groups, CHUNK_RECORDS):
         numbers, start = source.order(epoch, np.concatenate([group.places for group in chunk])), 0
         for group in chunk:
@@ -84,13 +84,13 @@ def _fetched(
         fetched += kept
         yield complete, fetched
         kept = [records.fetch(waiting, fetched)] if fetched and len(waiting) else []
-        del fetched  # Its memory is released before the next one is waited for.
+        del fetched  # Its memory can be reused while waiting for the next one.
 
 
 def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Window]:
-    """Yields what to fetch together: shuffle windows, whose records are in a few ranges of the files.
+    """Yields the groups to fetch together: shuffle windows, whose records are in a few ranges of the files.
 
-    A batch of two windows is among the groups of the second. The first fetches its records that are in it.
+    A batch that spans two windows belongs to the groups of the second. The first fetches its records of that batch.
     """
     window, nothing = source.options.order.buffer, np.empty(0, np.int64)
     if window is None or source.options.by_length:
@@ -116,7 +116,7 @@ def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Win
 def _read(
     source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[FramedRecords]
 ) -> Iterator[tuple[BatchSlice, Any]]:
-    """Reads the batches of groups together; one by one if a record is bad, so that those before it are returned."""
+    """Reads the batches of groups together; one by one if a record is bad, so that batches before it are returned."""
     yielded = 0
     try:
         for batch in source.slices(epoch, groups, fetched):

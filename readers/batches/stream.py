@@ -1,4 +1,4 @@
-"""Batches one after another, pass after pass, with a state after each."""
+"""`Batches`: an iterator over passes, with a state after each batch."""
 
 from __future__ import annotations
 
@@ -23,17 +23,11 @@ _Batch = TypeVar("_Batch")
 
 
 class Batches(Iterator[_Batch], Generic[_Batch]):
-    """The batches of `as_numpy` and `jax_batches`, one after another.
+    """An iterator over batches, returned by `as_numpy` and `jax_batches`.
 
-    A `for` loop over them is a pass of `repeat` epochs, and the loop after it reads the next ones.
-    They can be pickled, and each process opens the files itself. `close`, or the end of a `with`
-    block, releases files and memory at once.
-
-    Args:
-        plan: What to read.
-        options: How to read.
-        convert: Makes a batch of records, with the allocator of large arrays.
-        prefetch: How many batches a thread makes ahead; 0 for no thread.
+    A `for` loop over it is a pass of `repeat` epochs, and the next loop reads the next epochs. It can
+    be pickled, and each process opens the files itself. `close`, or the end of a `with` block,
+    releases files and memory immediately.
     """
 
     def __init__(
@@ -51,12 +45,12 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         self._begin(0)
         state, repeat = self.state(), options.repeat
         if repeat and state.epoch and not (state.epoch % repeat or state.place):
-            # It resumes at the end of a pass, of which nothing is left; the next one is the first.
+            # Nothing is left of the pass in which it resumes; the next one is the first.
             self._pass, self._end = -1, self._cursor
 
     @property
     def _source(self) -> BatchSource[Any]:
-        """The batches, opened by this process: a fork must not use the files of its parent."""
+        """The source of batches, opened by this process: a fork must not use the files of its parent."""
         if self._opened is None or self._opened[0] != os.getpid():
             self._opened = os.getpid(), open_batches(self._plan, self._options)
             self._ahead = None
@@ -79,13 +73,13 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         try:
             batch, (self._cursor, _) = next(self._ahead)
         except BaseException as error:
-            # After an error, the generator would end the pass as if all batches had been read.
+            # A generator that raised would otherwise end the pass as if all batches had been read.
             self._ahead, self._has_ended = None, isinstance(error, StopIteration)
             raise
         return batch
 
     def __len__(self) -> int:
-        """The number of batches in a pass from the beginning of an epoch; TypeError if there is no end."""
+        """The number of batches in a pass from the start of an epoch; TypeError if passes never end."""
         return self._source.batches_of_pass(max(self._pass, 0))
 
     def __repr__(self) -> str:
@@ -101,7 +95,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         self.close()
 
     def close(self) -> None:
-        """Releases files and memory; a batch that is asked for afterwards opens them again."""
+        """Releases files and memory; the next batch opens them again."""
         self._opened = self._ahead = None
 
     @property
@@ -123,8 +117,8 @@ def made_from(
 ) -> Iterator[tuple[_Batch, tuple[Any, int]]]:
     """Yields a worker's batches of a pass, each with the cursor and the number of the next batch.
 
-    `first` is the cursor and the number of the first batch of all workers, `turn` the number of this worker and of all
-    workers. Not a method: a generator that refers to the object which holds it would keep files open until the garbage
+    `first` is the cursor and the number of the first batch of all workers; `turn` is (worker, number of workers). It is
+    not a method, because a generator that refers to the object holding it would keep files open until the garbage
     collector finds the cycle.
     """
     (cursor, number), (worker, workers) = first, turn
@@ -134,14 +128,14 @@ def made_from(
 
 
 def open_batches(plan: Plan, options: ReadOptions) -> BatchSource[Any]:
-    """The batches of a plan."""
+    """Opens the batches of a plan."""
     return BatchesByLength(plan, options) if options.by_length else BatchesByStep(plan, options)
 
 
 def described(plan: Plan, options: ReadOptions, batches: Sized) -> str:
-    """The text of `repr(batches)`: the split, how many batches of what size, the order, the features."""
-    count = "batches without end" if options.repeat is None else "batches"
-    if options.repeat is not None and not options.by_length:  # To count those takes all lengths.
+    """The text of `repr(batches)`: split, number and size of batches, order and features."""
+    count = "endless batches" if options.repeat is None else "batches"
+    if options.repeat is not None and not options.by_length:  # Counting those needs all lengths.
         count = f"{len(batches):,} batches"
     order = "shuffled" if options.order.shuffle else "in order"
     features = ", ".join(

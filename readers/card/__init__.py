@@ -1,1 +1,1 @@
-"""`python -m readers card`: files that describe a dataset to people and to other tools, from its manifest alone."""
+"""`python -m readers card`: describes a dataset to people and to other tools, using only its manifest."""

@@ -1,4 +1,4 @@
-"""The card of a dataset: `README.md`, with the header of Hugging Face's cards, and the files for other tools."""
+"""The card of a dataset: `README.md` with the header of a Hugging Face card, and the files for other tools."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from readers.files.local import is_local, path_text
 from readers.format.display import counted, features_table, shortened, splits_table
 from readers.format.manifest import MANIFEST, Manifest, join
 
-# Rows of a table: a card of a dataset with 10,000 classes is still read by people.
+# Rows of a table: people should be able to read the card of a dataset with 10,000 classes.
 _MOST_ROWS = 100
 
 _MOST_CHARACTERS = 300
 
-# Whatever begins markup inside a line, a cell of a table, an HTML tag, an entity, or a link that
-# GitHub makes by itself.
+# Starts markup inside a line, a table cell, an HTML tag, an entity, or a link that GitHub makes
+# automatically.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~&:@$!^]|(?<=www)\.", re.IGNORECASE)
 
 _READING = """\
@@ -37,7 +37,7 @@ dataset = readers.load("DIR", batch_size=32, split="{split}")  # a tf.data.Datas
 """
 
 _READING_WITH_TFDS = """\
-With TensorFlow Datasets, where `tf.io.parse_tensor` decodes features that are stored as tensor or sequence:
+With TensorFlow Datasets (`tf.io.parse_tensor` decodes features that are stored as tensor or sequence):
 
 ```python
 import tensorflow_datasets as tfds
@@ -48,23 +48,23 @@ dataset = tfds.builder_from_directory({folder}).as_dataset(split="{split}")
 
 
 def readme(manifest: Manifest, licence: str) -> bytes:
-    """The content of `README.md`, given a licence or ""."""
+    """The content of `README.md`; an empty licence states none."""
     return ("\n".join(_lines(manifest, licence)).rstrip() + "\n").encode()
 
 
 def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
     yield "---"
     if licence:
-        # An identifier of SPDX in small letters; every scalar is JSON, which YAML includes.
+        # An SPDX identifier in lower case; every scalar is JSON, a subset of YAML.
         known = re.fullmatch(r"[A-Za-z0-9.+-]+", licence)
         yield f"license: {json.dumps(licence.lower() if known else 'other')}"
-    # The viewer of Hugging Face reads no TFRecord files, and would take the JSON files here for the data.
+    # Hugging Face's viewer cannot read TFRecord files, and would take the JSON files for the data.
     yield from ('tags: ["tfrecord"]', "viewer: false", "---", "")
     records = sum(split.records for split in manifest.splits.values())
     yield from (f"# A dataset of {counted(records, 'record')}", "")
     job = manifest.options.get("job")
     by = f"the {escaped(job)} job of beam-shards" if isinstance(job, str) else "beam-shards"
-    yield f"Written by {by}. `{MANIFEST}` has the statistics of every split and the checksums."
+    yield f"Written by {by}. `{MANIFEST}` holds the checksums and the statistics of every split."
     yield from ("", "## Splits", "", *_table(splits_table(manifest.splits)))
     yield from ("", "## Features", "", *_table(features_table(manifest.schema)))
     yield from ("", "None is a size that varies between records.")
@@ -76,7 +76,7 @@ def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
     if problem := tfds_problem(manifest):
         yield f"TensorFlow Datasets cannot open it: {escaped(problem)}.\n"
     else:
-        # As JSON, because a name of a folder may contain quotes.
+        # As JSON, because a folder name may contain quotes.
         folder = json.dumps(join("DIR", tfds_folder(manifest)))
         yield _READING_WITH_TFDS.format(folder=folder, split=split)
     yield from ("## How it was made", "", *_table([("option", "value"), *_rows(manifest.options)]))
@@ -86,8 +86,8 @@ def _lines(manifest: Manifest, licence: str) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """The beginning of a text as one line of Markdown that shows it and does nothing else."""
-    # Other characters could end the line, or turn the text around them.
+    """The beginning of a text as one line of Markdown without markup."""
+    # Other characters could end the line, or change the direction of the text around them.
     shown = "".join(
         c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
         for c in shortened(text, _MOST_CHARACTERS)
@@ -96,7 +96,7 @@ def escaped(text: str) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table, of which the first row is the header."""
+    """Yields the lines of a table; its first row is the header."""
     header, *body = ([escaped(cell) for cell in row] for row in rows)
     for cells in (header, ["---"] * len(header), *body[:_MOST_ROWS]):
         yield f"| {' | '.join(cells)} |"
@@ -105,7 +105,7 @@ def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and values, which are JSON unless they are text."""
+    """Names and values as text; values that are not text are JSON."""
     return [
         (str(name), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in values.items()
@@ -113,20 +113,20 @@ def _rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def write_card(directory: str, output: str | None, licence: str) -> list[Path]:
-    """Writes the card of a dataset to a folder on this machine, new or not, or its own; returns the paths of its files.
+    """Writes the card of a dataset to a local folder, by default the dataset's; returns the paths of its files.
 
-    A licence is an SPDX identifier, a URL, or any other text; empty states none. Raises ValueError if the manifest is missing
-    or damaged, a file is there already, or a store has no output; OSError if files cannot be read or written.
+    A licence is an SPDX identifier, a URL or any other text; an empty one states none. Raises ValueError if the manifest is
+    missing or damaged, a file exists already, or the folder is not local; OSError if files cannot be read or written.
     """
     directory, licence = path_text(directory), " ".join(licence.split())
     folder = directory if output is None else path_text(output)
     if not is_local(folder):
-        raise ValueError(f"{folder} is in a store: add --output with a folder on this machine")
+        raise ValueError(f"{folder}: the card is written to a local folder; add --output FOLDER")
     manifest = Manifest.read(directory)
     files = {"README.md": readme(manifest, licence), **tfds_files(manifest, licence)}
     paths = [Path(folder, name) for name in files]
     for path in filter(os.path.lexists, paths):
-        raise ValueError(f"{path} is there already: move it away, or name another --output")
+        raise ValueError(f"{path} exists already: move it away, or choose another --output")
     for path, data in zip(paths, files.values(), strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -1,7 +1,7 @@
 """`dataset_info.json` and `features.json`, with which TensorFlow Datasets opens the shards as they are.
 
 `tfds.builder_from_directory(FOLDER)`, given the folder of the shards, reads the same Examples as the readers do.
-It knows no TensorProto, so a feature that is stored as one is declared as what it is on disk: a string of bytes.
+It cannot decode a TensorProto, so a feature that is stored as one is declared as a string of bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SPLIT = re.compile(r"\w*[A-Za-z0-9]\w*", re.ASCII)
 
 
 def tfds_files(manifest: Manifest, licence: str) -> dict[str, bytes]:
-    """The content of each file, by its path in the dataset; none if TensorFlow Datasets cannot read the shards."""
+    """Path in the dataset -> content of each file; empty if TensorFlow Datasets cannot read the shards."""
     if tfds_problem(manifest):
         return {}
     names = manifest.classes
@@ -47,27 +47,27 @@ def tfds_problem(manifest: Manifest) -> str:
         return "it has no records"
     for feature in manifest.schema.values():
         if feature.step:
-            return "it reads no SequenceExamples"
-        # The size of one dimension would follow from the number of values.
+            return "it does not read SequenceExamples"
+        # The unknown size is computed from the number of values.
         flat = feature.encoding in ("list", "raw") and feature.shape.count(None) == 1
         if 0 in feature.shape and flat:
-            return "it cannot tell how many values are in an array of which a size is 0"
+            return "it cannot compute the unknown size of an array with another size of 0"
     for name, split in manifest.splits.items():
         if split.shards and not _SPLIT.fullmatch(name):
-            return "a name of a split has other characters than letters, digits and _"
+            return "the name of a split has other characters than letters, digits and _"
         for number, shard in enumerate(split.shards):
             file = shard_name(name, number, len(split.shards))
             if shard.path != join(tfds_folder(manifest), file):
                 return (
-                    f"it finds shards by their numbers alone, and {shard.path} has another name, because "
-                    "inputs changed or were rejected late; beam-shards reshard writes them under "
-                    "their numbers"
+                    f"it finds shards only by their numbers, and {shard.path} is named differently, because "
+                    "inputs changed or were rejected late; beam-shards reshard writes numbered "
+                    "shards"
                 )
     return ""
 
 
 def _info(manifest: Manifest, licence: str) -> dict[str, Any]:
-    """The message `DatasetInfo`, without the time and the place at which it was made."""
+    """The message `DatasetInfo`, without the time and the machine."""
     return {
         "name": "beam_shards",
         "version": "1.0.0",
@@ -88,7 +88,7 @@ def _info(manifest: Manifest, licence: str) -> dict[str, Any]:
 
 
 def _feature(feature: Feature, classes: int) -> dict[str, Any]:
-    """The message `Feature` of one feature, which may have named classes."""
+    """The message `Feature` of one feature; `classes` is the number of its named classes."""
     encoding, sizes = feature.encoding, feature.shape.count(None)
     if classes and feature == Feature("int64"):
         content: dict[str, Any] = {"numClasses": str(classes)}
@@ -104,7 +104,7 @@ def _feature(feature: Feature, classes: int) -> dict[str, Any]:
     # `tf.io.decode_raw` returns no uint32, and two unknown sizes do not follow from the number of values.
     if encoding == "tensor" or (encoding == "raw" and (feature.dtype == "uint32" or sizes > 1)):
         return _tensor((), "string")
-    # Of a list with two unknown sizes, the values in a row.
+    # A list with two unknown sizes is read as its flat values.
     shape = (None,) if sizes > 1 else feature.shape
     return _tensor(shape, feature.dtype, "bytes" if encoding == "raw" else "none")
 

@@ -1,4 +1,4 @@
-"""Compares a dataset with another one, such as its former version or the data in production."""
+"""Compares a dataset with another one, such as an earlier version or production data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from readers.checks.facts import EXAMPLES, Facts
 from readers.format.findings import Finding
 from readers.format.schema import format_shape
 
-# The largest difference of the share of a class.
+# The largest accepted difference in the share of a class.
 _MOST_OFF = 0.05
 
 _OTHER = "the other dataset"
 
 
 def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
-    """Yields what is different in two datasets: features, classes and distributions."""
+    """Yields differences between two datasets: features, classes and distributions."""
     mine, its = facts.manifest.schema, other.manifest.schema
     for name in dict.fromkeys([*mine, *its]):
         if name not in its:
@@ -26,10 +26,10 @@ def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
             yield Finding("missing_features", "warning", f"only {_OTHER} has this feature", name)
         elif mine[name] != its[name]:
             found = [f"{f.dtype} {format_shape(f.shape)}" for f in (mine[name], its[name])]
-            words = f"it is {found[0]}, and in {_OTHER} {found[1]}"
+            words = f"it is {found[0]} here and {found[1]} in {_OTHER}"
             yield Finding("changed_features", "warning", words, name)
     yield from _labels(facts, other)
-    # The other one may have a feature of the same form as its key.
+    # In the other dataset, a feature of the same name and form may be the key.
     theirs = other.features.kinds
     kinds = {
         f: kind
@@ -43,22 +43,20 @@ def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
 
 
 def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
-    """The difference of the shares of classes, which are compared by their names if they have any."""
+    """Compares the shares of classes, by name if they have names."""
     one, two = _shares(facts), _shares(other)
     if facts.label != other.label or not one or not two:
         return
     off = {name: abs(one.get(name, 0) - two.get(name, 0)) for name in one | two}
     worst = sorted(off, key=lambda name: (-off[name], str(name)))
     if off[worst[0]] > _MOST_OFF:
-        words = (
-            f"the shares of the classes differ from those in {_OTHER} by up to {off[worst[0]]:.0%}"
-        )
+        words = f"class shares differ from those in {_OTHER} by up to {off[worst[0]]:.0%} of the records"
         examples = tuple(map(str, worst[:EXAMPLES]))
         yield Finding("changed_labels", "warning", words, facts.label, examples=examples)
 
 
 def _shares(facts: Facts) -> dict[int | str, float]:
-    """The share of each class, by its name or its number; empty without labels."""
+    """The share of each class, by name or number; empty without labels."""
     names = facts.features.classes.get(facts.label, ())
     counts = facts.manifest.counts_of(facts.label) or Counter()
     total = counts.total()

@@ -1,4 +1,4 @@
-"""Checks of how numbers are distributed: outliers, unknown tokens, and drift from split to split."""
+"""Checks of distributions: outliers, unknown tokens, and drift between splits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from readers.format.findings import Finding
 from readers.format.manifest import UNKNOWN_ID
 from readers.measures.sample import SplitSample
 
-# Of which measures outliers are looked for, on a logarithmic scale, and what they are called.
+# The measures to look for outliers in, on a logarithmic scale.
 _LENGTHS = {"text": "characters", "signal": "steps"}
 _LEVELS = {"signal": "rms", "floats": "max"}
 _SIDES = {"picture": "side"}
@@ -23,8 +23,8 @@ _FEWEST = 100
 # Interquartile ranges beyond the quartiles: 4.7 standard deviations of a normal distribution.
 _RANGES = 3
 
-# The narrowest interquartile range that counts, as a logarithm: equal values have none. Pictures of one camera
-# are of two or three sizes; the outliers that are looked for, such as previews, are far from all of them.
+# The narrowest interquartile range that counts, as a logarithm: equal values have none. Pictures of one camera have
+# two or three sizes; the outliers of interest, such as previews, are far from all of them.
 _NARROWEST, _NARROWEST_SIDES = math.log(1.05), math.log(3) / _RANGES
 
 _MOST_UNKNOWN = 0.05
@@ -52,7 +52,7 @@ def _outliers(
             yield from facts.of_records(name, "warning", feature, mask, words)
 
     least = math.exp(_RANGES * narrowest)
-    finds = f"{noun} farther from the quartiles than {_RANGES} interquartile ranges, as ratios, and than {least:.3g} times"
+    finds = f"{noun} more than {_RANGES} interquartile ranges from the quartiles, as ratios, and by more than a factor of {least:.3g}"
     return Check(name, finds, find)
 
 
@@ -61,7 +61,7 @@ def _shown(value: float) -> str:
 
 
 def _far_out(values: np.ndarray, narrowest: float) -> tuple[np.ndarray, float, float]:
-    """A mask of values far from the others, and the bounds of these; none is far if values are few, mostly the same or not positive."""
+    """A mask of values far from the others, and the bounds of the others; empty if values are few, mostly equal or not positive."""
     nothing = np.zeros(len(values), bool)
     good = np.isfinite(values) & (values > 0)
     if good.sum() < _FEWEST:
@@ -84,7 +84,7 @@ def _unknown(facts: Facts) -> Iterator[Finding]:
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:
-    """Features of which a number is distributed otherwise in a split than in the first one."""
+    """Finds features with a different distribution in a split than in the first one."""
     for split in list(facts.samples)[1:]:
         first, two = next(iter(facts.samples)), facts.samples[split]
         for feature, words in differences(facts.features.kinds, facts.samples[first], two, first):
@@ -94,7 +94,7 @@ def _drift(facts: Facts) -> Iterator[Finding]:
 def differences(
     kinds: Mapping[str, str], one: SplitSample, two: SplitSample, name: str
 ) -> Iterator[tuple[str, str]]:
-    """Yields each feature of which a number is distributed otherwise in the second sample than in the first, called `name`, and how."""
+    """Yields each feature that is distributed differently in the second sample than in the first, called `name`, and how."""
     for feature, kind in kinds.items():
         for measure in _COMPARED[kind]:
             found = [_finite(sample.measures[feature], measure) for sample in (one, two)]
@@ -103,8 +103,8 @@ def differences(
                 middle = [float(np.median(values)) for values in found]
                 yield (
                     feature,
-                    f"its {measure} is distributed otherwise than in {name} (Kolmogorov-Smirnov "
-                    f"distance {distance:.2f}; the medians are {middle[1]:.4g} and {middle[0]:.4g})",
+                    f"its {measure} is distributed differently than in {name} (Kolmogorov-Smirnov "
+                    f"distance {distance:.2f}; medians {middle[1]:.4g} here and {middle[0]:.4g} there)",
                 )
 
 
@@ -114,7 +114,7 @@ def _finite(measures: Mapping[str, np.ndarray], name: str) -> np.ndarray:
 
 
 def kolmogorov_smirnov(one: np.ndarray, two: np.ndarray) -> float:
-    """The largest difference of the distribution functions of two sorted samples; 0 if one is empty."""
+    """The largest difference between the distribution functions of two sorted samples; 0 if one is empty."""
     if not len(one) or not len(two):
         return 0.0
     values = np.concatenate([one, two])
@@ -123,7 +123,7 @@ def kolmogorov_smirnov(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def by_chance(one: int, two: int) -> float:
-    """The distance that two samples of one distribution exceed once in 100,000 times; 1 if one is empty."""
+    """The distance that two samples of the same distribution exceed once in 100,000 times; 1 if one is empty."""
     if not one or not two:
         return 1.0
     return math.sqrt(-math.log(_CHANCE / 2) / 2 * (one + two) / (one * two))
@@ -133,11 +133,11 @@ CHECKS = (
     _outliers("outlier_lengths", "lengths", _LENGTHS),
     _outliers("outlier_levels", "levels", _LEVELS),
     _outliers("outlier_sizes", "sides", _SIDES, _NARROWEST_SIDES),
-    Check("unknown_tokens", "splits of which 5% of the tokens are not in the vocabulary", _unknown),
+    Check("unknown_tokens", "splits with 5% of their tokens not in the vocabulary", _unknown),
     Check(
         "split_drift",
-        "numbers of records that are distributed otherwise than in the first split: a "
-        "Kolmogorov-Smirnov distance above 0.1, and above what chance exceeds once in 100,000",
+        "features distributed differently than in the first split: a Kolmogorov-Smirnov distance "
+        "above 0.1, and above the distance that occurs by chance once in 100,000 times",
         _drift,
     ),
 )

@@ -1,4 +1,4 @@
-"""Checks of records that are equal or nearly the same, in one split or in several, and of constant features."""
+"""Checks for equal and nearly equal records, within a split and between splits, and for constant features."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from readers.checks.contents import contents_of
 from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.format.findings import Finding
 
-# A text that so many records share is not what a person wrote for each: "no answer", for example.
+# A person did not write a text that so many records share for each of them: "no answer", for example.
 _FEWEST_COPIES, _MOST_COPIES = 10, 0.01
 
-# Fewer records may have different values by chance.
+# Fewer records may all differ by chance.
 _FEWEST_NAMES = 100
 
 
 def _values(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of the value of each record, given their digests, and how many records have each value."""
+    """The number of the value of each record, given digests, and how many records have each value."""
     _, numbers, counts = np.unique(digests, return_inverse=True, return_counts=True)
     return numbers, counts
 
 
 def _in_several(digests: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Which records have a value that records of several groups have, bool [records]; empty values count for nothing."""
+    """Which records share a value with a record of another group, bool [records]; empty values are ignored."""
     pairs = np.unique(np.stack([digests, groups.astype(np.uint64)]), axis=1)
     values, counts = np.unique(pairs[0], return_counts=True)
     return np.isin(digests, values[counts > 1]) & (digests != 0)
@@ -37,7 +37,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
         _, first, numbers = np.unique(in_split, return_index=True, return_inverse=True)
         firsts = first[numbers]
         again = (found != 0) & (firsts != np.arange(len(found)))
-        finds = f"{_are_equal_to(feature)} an earlier one of their split"
+        finds = f"{_are_equal_to(feature)} an earlier record of their split"
         pairs = np.stack([firsts[again], np.flatnonzero(again)], axis=1)
         yield from _of_pairs(facts, "duplicates", feature, again, finds, pairs)
 
@@ -45,7 +45,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
 def _of_pairs(
     facts: Facts, check: str, feature: str, mask: np.ndarray, finds: str, pairs: np.ndarray
 ) -> Iterator[Finding]:
-    """Yields a warning about the records of a mask, whose examples are the first of some pairs, int64 [pairs, 2]."""
+    """Yields a warning about the records of a mask; its examples are the first of some pairs, int64 [pairs, 2]."""
     for finding in facts.of_records(check, "warning", feature, mask, finds):
         first = pairs[:EXAMPLES]
         examples = tuple(" and ".join(facts.names_of_records(pair)) for pair in first)
@@ -55,7 +55,7 @@ def _of_pairs(
 def _leaks(facts: Facts) -> Iterator[Finding]:
     for feature, found in contents_of(facts):
         mask = _in_several(found, facts.splits)
-        words = f"{_are_equal_to(feature)} one of another split"
+        words = f"{_are_equal_to(feature)} a record of another split"
         yield from facts.of_records("leaks", "error", feature, mask, words)
 
 
@@ -65,12 +65,12 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
         return
     for feature, found in contents_of(facts):
         mask = _in_several(found, np.concatenate(labels))
-        words = f"{_are_equal_to(feature)} one with another label"
+        words = f"{_are_equal_to(feature)} a record with another label"
         yield from facts.of_records("contradictions", "warning", feature, mask, words)
 
 
 def _are_equal_to(feature: str) -> str:
-    return "have the same value as" if feature else "have the same values, but for the label, as"
+    return "have the same value as" if feature else "have the same values, except for the label, as"
 
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
@@ -97,9 +97,7 @@ def _identifiers(facts: Facts) -> Iterator[Finding]:
         schema = facts.manifest.schema[feature]
         is_word = schema.dtype != "string" or bool((facts.measured(feature, "words") == 1).all())
         if is_word and not schema.shape and _FEWEST_NAMES <= len(numbers) == len(counts):
-            words = (
-                f"all {len(numbers):,} records have different values: a model can only memorise it"
-            )
+            words = f"all {len(numbers):,} records have different values, so a model can only memorise it"
             yield Finding("identifiers", "note", words, feature, seen=len(numbers))
 
 
@@ -112,29 +110,29 @@ def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[F
         yield from _of_pairs(facts, name, feature, mask, f"are nearly the same as {words}", pairs)
 
 
-_CONTENTS = "pictures, texts and signals, or rows of a table without them,"
+_CONTENTS = "pictures, texts and signals (or table rows, in a dataset without any)"
 
 CHECKS = (
     Check("duplicates", f"{_CONTENTS} that occur twice in a split", _duplicates),
     Check("leaks", f"{_CONTENTS} that are in several splits", _leaks),
     Check(
-        "contradictions", f"{_CONTENTS} that are equal and have different labels", _contradictions
+        "contradictions", f"{_CONTENTS} that are equal but have different labels", _contradictions
     ),
-    Check("repeated_texts", "a text that is 1% of all, and ten or more", _phrases),
+    Check("repeated_texts", "a text in 1% of the records, and at least ten", _phrases),
     Check("constant_features", "features with one value in all records", _constant),
     Check(
         "identifiers",
-        "whole numbers and words that differ in all of 100 records or more",
+        "whole numbers and single words that are different in each of at least 100 records",
         _identifiers,
     ),
     Check(
         "near_duplicates",
-        "pictures, texts and signals that are nearly the same as another in their split, but not equal",
-        lambda facts: _near(facts, "near_duplicates", "another in their split", True),
+        "pictures, texts and signals that nearly, but not exactly, match another in their split",
+        lambda facts: _near(facts, "near_duplicates", "another record of their split", True),
     ),
     Check(
         "near_leaks",
-        "pictures, texts and signals that are nearly the same as one in another split, but not equal",
-        lambda facts: _near(facts, "near_leaks", "one in another split", False),
+        "pictures, texts and signals that nearly, but not exactly, match one in another split",
+        lambda facts: _near(facts, "near_leaks", "a record of another split", False),
     ),
 )

@@ -1,4 +1,4 @@
-"""What the checks look at, and what a check is."""
+"""The data that checks work on, and the definition of a check."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from readers.format.manifest import Manifest
 from readers.format.similarity.likeness import Sketches
 from readers.measures.sample import LIKENESS, SplitSample
 
-# Names of records in a finding.
+# Records named in a finding.
 EXAMPLES = 5
 
-# Texts that are all shorter than this are names, such as those of cities or patients: similar ones are no copies.
+# Texts that are all shorter are names, such as those of cities or patients, and similar names are not copies.
 _NAME = 32
 
-# The verbs of what several records do, and of what one does.
+# The plural and singular verbs of findings.
 _VERBS = {"have": "has", "are": "is", "contain": "contains"}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A dataset as the checks see it. `group_by` says which records belong together: a regular expression for keys, or `column:NAME`."""
+    """A dataset as the checks see it. `group_by` finds the group of a record: a regular expression for keys, or `column:NAME`."""
 
     manifest: Manifest
     samples: Mapping[str, SplitSample] = field(default_factory=dict)
@@ -35,17 +35,17 @@ class Facts:
 
     @functools.cached_property
     def features(self) -> Features:
-        """What the features are."""
+        """The roles and kinds of the features."""
         return Features.of(self.manifest)
 
     @functools.cached_property
     def label(self) -> str:
-        """The feature that holds one label a record; empty without one."""
+        """The feature that holds one label per record; empty without one."""
         return self.manifest.counted_label
 
     @functools.cached_property
     def similar(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Feature, if it holds no names -> pairs of near duplicates that are not equal, as numbers in all samples, int64 [pairs] each."""
+        """Feature, unless it holds names -> pairs of near duplicates that are not equal, as numbers in all samples, int64 [pairs] each."""
         seen = [sample for sample in self.samples.values() if sample.seen]
         found = {}
         compared = [f for f in self.features.of_kind(*LIKENESS) if not self.is_name(f)]
@@ -58,20 +58,20 @@ class Facts:
         return found
 
     def is_name(self, feature: str) -> bool:
-        """Whether a feature holds texts that are all as short as names are."""
+        """Whether all texts of a feature are as short as names."""
         lengths = self.measured(feature, "characters")
         return len(lengths) > 0 and bool((lengths < _NAME).all())
 
     @functools.cached_property
     def splits(self) -> np.ndarray:
-        """The number of the split of each record of the samples, int64 [records]."""
+        """The number of the split of each sampled record, int64 [records]."""
         seen = [sample.seen for sample in self.samples.values()]
         return np.repeat(np.arange(len(seen)), seen)
 
     def of_records(
         self, check: str, severity: str, feature: str, chosen: np.ndarray, finds: str
     ) -> Iterator[Finding]:
-        """Yields a finding about the records that a mask over all samples chooses, if there are any."""
+        """Yields a finding about the records that a mask over all samples selects, if there are any."""
         count, seen = int(chosen.sum()), len(chosen)
         if count:
             verb, _, rest = finds.partition(" ")
@@ -82,24 +82,24 @@ class Facts:
             yield Finding(check, severity, words, feature, "", count, seen, names, places)
 
     def measured(self, feature: str, measure: str) -> np.ndarray:
-        """A number of a feature in all samples, float64, in the order of the splits."""
+        """A measure of a feature in all samples, float64, in the order of the splits."""
         samples = self.samples.values()
         found = [s.measures[feature].get(measure, np.full(s.seen, np.nan)) for s in samples]
         return np.concatenate([*found, np.empty(0)])
 
     def digests(self, feature: str) -> np.ndarray:
-        """Digests of a feature's values in all samples, uint64 [records]; equal values have equal ones, empty ones 0."""
+        """Digests of a feature's values in all samples, uint64 [records]; equal values have equal digests, empty values 0."""
         found = [sample.digests[feature] for sample in self.samples.values()]
         return np.concatenate([*found, np.empty(0, np.uint64)])
 
     def places(self, numbers: Iterable[int]) -> tuple[tuple[str, int], ...]:
-        """The split of records and their numbers there, given their numbers in all samples."""
+        """The split of each record and its number there, given numbers in all samples."""
         splits = list(self.samples)
         of_split = np.concatenate([sample.numbers for sample in self.samples.values()])
         return tuple((splits[self.splits[n]], int(of_split[n])) for n in numbers)
 
     def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """The names of records, given their numbers in all samples."""
+        """The names of records, given numbers in all samples."""
         names = []
         for split, number in self.places(numbers):
             sample = self.samples[split]
@@ -109,7 +109,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Check:
-    """A check: its name, what it finds and with what it compares, in one line, and a function that looks at a dataset."""
+    """A check: its name; its criterion in one line; and a function that finds problems in a dataset."""
 
     name: str
     finds: str

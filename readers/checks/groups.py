@@ -1,4 +1,4 @@
-"""A check of groups, such as speakers or patients, whose records are in several splits."""
+"""A check for groups, such as speakers or patients, with records in several splits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.format.display import counted
 from readers.format.findings import Finding
 
-# Features of these names, alone or with `_id`, `_name` or `_number`, say whom or what a record is of.
+# Features with these names, optionally with `_id`, `_name` or `_number`, name the person or thing a record comes from.
 _GROUPS = (
     "author|case|conversation|device|document|group|participant|patient|person|recording|scene|sequence|"
     "session|site|speaker|subject|user|video|writer"
@@ -30,7 +30,7 @@ def _groups(facts: Facts) -> Iterator[Finding]:
 
 
 def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yields (the feature, or empty for keys; the number of the group of each record; which records have one)."""
+    """Yields (the feature, or empty for keys; the number of the group of each record; whether each record has one)."""
     stated = facts.group_by or str(facts.manifest.options.get("group_by", ""))
     column = stated.removeprefix(_COLUMN) if stated.startswith(_COLUMN) else ""
     for feature in facts.features.of_kind("text", "integers"):
@@ -38,7 +38,7 @@ def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         if is_group and not facts.manifest.schema[feature].shape:
             digests = facts.digests(feature)
             yield feature, np.unique(digests, return_inverse=True)[1], digests != 0
-    # An expression of the manifest is not evaluated: it may take years, and the job has kept its groups together.
+    # A regular expression of the manifest is not evaluated: it could take years, and the job has kept its groups together.
     keys = [key for sample in facts.samples.values() for key in sample.keys]
     if facts.group_by and not column and len(keys) == len(facts.splits):
         pattern = re.compile(facts.group_by)
@@ -59,7 +59,7 @@ def _in_several_splits(
         return
     chosen = there & np.isin(groups, shared)
     words = (
-        f"{len(shared):,} of {counted(len(members), 'value')} have records in several splits, so a model is "
+        f"{len(shared):,} of {counted(len(members), 'group')} have records in several splits, so a model is "
         "tested on groups that it was trained on"
     )
     examples = [np.flatnonzero(chosen & (groups == group)) for group in shared[:EXAMPLES]]
@@ -72,8 +72,8 @@ def _in_several_splits(
 CHECKS = (
     Check(
         "groups_across_splits",
-        "values of a feature such as speaker, patient_id or session, of the column of --group_by, or of what "
-        "`check --group_by` finds in the keys, that are in several splits",
+        "groups in several splits: the values of a feature such as speaker, patient_id or session, of the "
+        "column of --group_by, or of the matches of `check --group_by` in the keys",
         _groups,
     ),
 )

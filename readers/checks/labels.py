@@ -1,4 +1,4 @@
-"""Checks of labels: how often classes are, and what else would tell them."""
+"""Checks of labels: how often classes occur, and which simple numbers give them away."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.describe import named
 from readers.format.findings import Finding
 
-# How many times rarer than the most frequent class the rarest is.
+# Ratios of the largest class to the smallest.
 _UNEQUAL, _VERY_UNEQUAL = 10, 100
 
-# Classes, and records of each in the sample, from which on labels are classes and not numbers.
+# The most classes, and the fewest records of each in the sample, for which labels count as classes and not as numbers.
 _MOST_CLASSES, _RECORDS_A_CLASS = 1000, 10
 
-# The share of the variance of a number that its class explains, above which the number tells the class.
+# The share of a number's variance that the class explains, above which the number gives the class away.
 _TELLING = 0.5
 
-# What a model should not need to know of a record.
+# Properties of a record that should not determine its class.
 _GIVEAWAYS = {
     "picture": ("brightness", "contrast", "width", "height", "aspect"),
     "text": ("characters",),
     "signal": ("steps", "rms"),
 }
 
-# By how much a share is off, and by how many standard deviations: of a class, and of neighbours with the same label.
+# The least difference of a share, and in standard deviations: of a class, and of neighbours with the same label.
 _LEAST_OFF, _SHARE_DEVIATIONS, _DEVIATIONS = 0.05, 4, 6
 
 
 def _counts(facts: Facts) -> dict[str, Counter[int]]:
-    """The number of records of each class in each split; empty without labels that are classes."""
+    """The number of records of each class in each split; empty unless labels are classes."""
     splits = facts.manifest.splits
     counts = {name: split.counts_of(facts.label) or Counter() for name, split in splits.items()}
     records = sum(split.records for split in splits.values())
@@ -50,7 +50,7 @@ def _total(counts: dict[str, Counter[int]]) -> Counter[int]:
 def _finding(
     facts: Facts, check: str, severity: str, words: str, split: str, classes: Sequence[int] = ()
 ) -> Finding:
-    """A finding about the labels of a split, or of all, with the first of some classes."""
+    """A finding about the labels of a split, or of all, that names the first of some classes."""
     names = facts.features.classes.get(facts.label, ())
     examples = tuple(named(number, names) for number in classes[:EXAMPLES])
     return Finding(check, severity, words, facts.label, split, examples=examples)
@@ -62,7 +62,7 @@ def _missing(facts: Facts) -> Iterator[Finding]:
     for split, found in counts.items():
         missing = sorted(everywhere.keys() - found.keys())
         if missing and facts.manifest.splits[split].records:
-            words = f"{len(missing):,} of {len(everywhere):,} classes have no record"
+            words = f"{len(missing):,} of {len(everywhere):,} classes have no records"
             yield _finding(facts, "missing_classes", "warning", words, split, missing)
 
 
@@ -70,7 +70,7 @@ def _unused(facts: Facts) -> Iterator[Finding]:
     names, used = facts.features.classes.get(facts.label, ()), _total(_counts(facts))
     unused = [number for number in range(len(names)) if number not in used]
     if unused:
-        words = f"{len(unused):,} of {len(names):,} named classes have no record in any split"
+        words = f"{len(unused):,} of {len(names):,} named classes have no records in any split"
         yield _finding(facts, "unused_classes", "note", words, "", unused)
 
 
@@ -87,7 +87,7 @@ def _imbalance(facts: Facts) -> Iterator[Finding]:
 
 
 def _drift(facts: Facts) -> Iterator[Finding]:
-    """Splits whose share of a class differs from that of all records."""
+    """Finds splits with a different share of a class than all records."""
     counts = _counts(facts)
     total = _total(counts)
     for split, found in counts.items():
@@ -103,8 +103,8 @@ def _drift(facts: Facts) -> Iterator[Finding]:
         if off:
             worst = sorted(off, key=lambda number: (-off[number], number))
             words = (
-                f"the share of {len(off):,} of {len(total):,} classes differs by up to "
-                f"{off[worst[0]]:.0%} of the records (L-infinity) from that in all splits"
+                f"class shares differ from those of the whole dataset by up to {off[worst[0]]:.0%} of the "
+                f"records (L-infinity), for {len(off):,} of {len(total):,} classes"
             )
             yield _finding(facts, "label_drift", "warning", words, split, worst)
 
@@ -128,7 +128,7 @@ def _giveaways(facts: Facts) -> Iterator[Finding]:
 
 
 def _explained(values: np.ndarray, labels: np.ndarray) -> float:
-    """The share of the variance of numbers that their classes explain, adjusted for their number."""
+    """The share of the variance of numbers that their classes explain, adjusted for the number of classes."""
     good = np.isfinite(values)
     values, labels = values[good], labels[good]
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -140,7 +140,7 @@ def _explained(values: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _sorted(facts: Facts) -> Iterator[Finding]:
-    """Labels whose neighbours are alike more often than if they were in any order."""
+    """Finds labels whose neighbours are equal more often than in a random order."""
     for split, sample in facts.samples.items() if _counts(facts) else ():
         labels = sample.labels
         if labels is None or len(labels) < 2:
@@ -151,29 +151,29 @@ def _sorted(facts: Facts) -> Iterator[Finding]:
         deviation = math.sqrt(expected * (1 - expected) / (len(labels) - 1))
         if found - expected > max(_LEAST_OFF, _DEVIATIONS * deviation):
             words = (
-                f"{found:.0%} of neighbouring records have the same label, where {expected:.0%} "
-                "would in a random order: read with shuffle=True"
+                f"{found:.0%} of neighbouring records have the same label, but {expected:.0%} would in a "
+                "random order: read with shuffle=True"
             )
             yield Finding("sorted_labels", "warning", words, facts.label, split, seen=sample.seen)
 
 
 CHECKS = (
-    Check("missing_classes", "classes of another split without a record in this one", _missing),
-    Check("unused_classes", "named classes without a record in any split", _unused),
+    Check("missing_classes", "classes with records in other splits, but not in this", _missing),
+    Check("unused_classes", "named classes without records in any split", _unused),
     Check(
         "imbalance",
-        "splits whose largest class has ten times the records of the smallest; a warning at a hundred",
+        "splits whose largest class has ten times as many records as the smallest; a warning at a hundred",
         _imbalance,
     ),
     Check(
         "label_drift",
-        "splits in which the share of a class is off that in all splits by 5% of the records, and by "
-        "four standard deviations",
+        "splits in which the share of a class differs from that of the whole dataset by 5% of the records, "
+        "and by four standard deviations",
         _drift,
     ),
     Check(
         "telling_numbers",
-        "brightness, contrast, size, length or loudness of which the class explains half of the variance",
+        "brightness, contrast, size, length or loudness whose variance is mostly explained by the class",
         _giveaways,
     ),
     Check(

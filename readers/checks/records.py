@@ -1,4 +1,4 @@
-"""Checks of single records: pictures, texts and signals that are odd by themselves."""
+"""Checks of single pictures, texts and signals."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from readers.checks.facts import Check, Facts
 from readers.format.findings import Finding
 
-# Findings about more records than this are notes: that is what the records are like.
+# Findings about a larger share of the records are notes: these records are normal for the dataset.
 _USUAL = 0.5
 
-# What each check looks at -> the kinds of features.
+# Subject of a check -> the kinds of features.
 _KINDS = {
     "picture": ("picture",),
     "text": ("text",),
@@ -21,10 +21,10 @@ _KINDS = {
     "value": ("signal", "picture", "floats", "integers"),
 }
 
-# Given the name of a measure, its values, float64 [records]; NaN for records without it.
+# The name of a measure -> its values, float64 [records]; NaN for records without it.
 _Measured = Callable[[str], np.ndarray]
 
-# What the chosen records of a check do or are, and which are chosen.
+# The predicate of a check, and a function that selects its records.
 _Row = tuple[str, Callable[[_Measured], np.ndarray]]
 
 _NOTES = ("long_pictures", "gray_pictures", "markup", "few_letters")
@@ -34,37 +34,37 @@ _PICTURES: dict[str, _Row] = {
     "undecodable_pictures": ("cannot be decoded", lambda m: m("undecodable") == 1),
     "dark_pictures": ("have 99% of their pixels below 0.2 of white", lambda m: m("dark") < 0.2),
     "light_pictures": ("have 95% of their pixels above 0.95 of white", lambda m: m("light") > 0.95),
-    "flat_pictures": ("have less than 1 bit of information a pixel", lambda m: m("entropy") < 1),
-    # Of crops of real photographs, 99 % have a sharpness above 0.6; blurred by a Gaussian of two or three pixels and
-    # then saved as a JPEG of quality 75 or more, 95 % have one below 0.43 (tests/readers/measures/test_measures.py).
+    "flat_pictures": ("have less than 1 bit of information per pixel", lambda m: m("entropy") < 1),
+    # Of sharp photographs, 99% of crops have a sharpness above 0.6; blurred by a Gaussian of two or three pixels and
+    # saved as a JPEG of quality 75 or more, 95% are below 0.43 (tests/readers/measures/test_measures.py).
     "blurry_pictures": (
-        "have edges as smooth as those of a photograph blurred by two pixels",
+        "have edges as smooth as a photograph blurred by two pixels",
         lambda m: (m("sharpness") < 0.43) & (m("entropy") >= 1),
     ),
     "long_pictures": (
-        "have one side more than three times the other",
+        "have one side more than three times as long as the other",
         lambda m: (m("aspect") > 3) | (m("aspect") < 1 / 3),
     ),
     "tiny_pictures": (
-        "have a side of less than 8 pixels",
+        "have a side shorter than 8 pixels",
         lambda m: (m("height") < 8) | (m("width") < 8),
     ),
-    "gray_pictures": ("have the same value in all channels", lambda m: m("gray") == 1),
+    "gray_pictures": ("have equal color channels", lambda m: m("gray") == 1),
 }
 
 _TEXTS: dict[str, _Row] = {
-    "empty_texts": ("have no word", lambda m: m("words") == 0),
+    "empty_texts": ("have no words", lambda m: m("words") == 0),
     "wrong_encodings": (
-        "have characters as UTF-8 has when it is read as Latin-1",
+        "have characters that look like UTF-8 read as Latin-1",
         lambda m: m("mojibake") > 0,
     ),
     "control_characters": (
-        "have control characters, or replacements of bytes that were not UTF-8",
+        "have control characters, or replacements for bytes that were not UTF-8",
         lambda m: m("control") > 0,
     ),
-    "markup": ("have tags or entities of HTML", lambda m: m("markup") > 0),
+    "markup": ("have HTML tags or entities", lambda m: m("markup") > 0),
     "few_letters": (
-        "have 20 characters or more, and less than 30% letters",
+        "have 20 characters or more, but less than 30% letters",
         lambda m: (m("characters") >= 20) & (m("letters") < 0.3),
     ),
 }
@@ -76,10 +76,10 @@ _ARRAYS: dict[str, _Row] = {
 
 _SIGNALS: dict[str, _Row] = {
     "constant_channels": (
-        "have a channel of one value, which is not 0",
+        "have a channel with a single value other than 0",
         lambda m: m("constant") > m("dead"),
     ),
-    "dead_channels": ("have a channel of zeros", lambda m: m("dead") > 0),
+    "dead_channels": ("have a channel of only zeros", lambda m: m("dead") > 0),
     "clipped_signals": (
         "have a channel that stays at its extremes for more than 1% of the steps",
         lambda m: m("clipped") > 0.01,

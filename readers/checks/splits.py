@@ -1,4 +1,4 @@
-"""Checks of the counts of splits, which are those of all records."""
+"""Checks of the counts of splits, which cover all records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_REJECTED = 0.01
 def _empty(facts: Facts) -> Iterator[Finding]:
     for name, split in facts.manifest.splits.items():
         if not split.records:
-            yield Finding("empty_splits", "error", "it has no record", split=name)
+            yield Finding("empty_splits", "error", "it has no records", split=name)
 
 
 def _rejected(facts: Facts) -> Iterator[Finding]:
@@ -28,6 +28,6 @@ def _rejected(facts: Facts) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("empty_splits", "splits without a record", _empty),
+    Check("empty_splits", "splits without records", _empty),
     Check("rejected_inputs", "inputs that were rejected; a warning above 1%", _rejected),
 )

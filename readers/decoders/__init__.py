@@ -1,8 +1,8 @@
 """Decoders of the images in records, for the argument `decoders=` of readers.
 
-Each makes the value of a feature from the bytes that are stored, in every record before batching, so that
-images of many sizes become dense batches. They run on all processors, without the interpreter's lock, and
-give the same pixels in `load`, `as_numpy`, `torch_batches` and `jax_batches`.
+Each decodes the stored bytes of a feature in every record before batching, so that images of many
+sizes become dense batches. They run on all processors, without the interpreter's lock, and give the
+same pixels in `load`, `as_numpy`, `torch_batches` and `jax_batches`.
 """
 
 from readers.decoders.decoder import Decoder, Skip

@@ -18,7 +18,7 @@ from readers.format.schema import Feature, Schema
 def companion_features(
     boxes: Sequence[str], masks: Sequence[str], stored: Schema, size: tuple[int, int]
 ) -> dict[str, Feature]:
-    """The features of boxes and masks of a decoded image of a (height, width); ValueError for one of another kind."""
+    """The features of boxes and masks of an image decoded to (height, width); ValueError if one is of another kind."""
     found = {}
     for name in (*boxes, *masks):
         if name not in stored:
@@ -54,9 +54,9 @@ def moved_masks(
     image: tuple[int, int],
     size: tuple[int, int],
 ) -> dict[str, np.ndarray]:
-    """The masks of one record, cut to the window of its image and resized. `image` and `size` are (height, width).
+    """The masks of one record, cropped to the window of its image and resized. `image` and `size` are (height, width).
 
-    Raises ValueError if a mask cannot be decoded, or is not as large as its image.
+    Raises ValueError if a mask cannot be decoded, or differs from its image in size.
     """
     found = {}
     for name, mask in masks.items():
@@ -67,7 +67,7 @@ def moved_masks(
         sizes = mask.shape[1:] if is_stack else mask.shape[:2]
         if sizes != image:
             raise ValueError(
-                f"feature {name!r}: the mask is {format_shape(sizes)}, its image {format_shape(image)}"
+                f"feature {name!r}: the mask is {format_shape(sizes)}, but its image is {format_shape(image)}"
             )
         stack = mask[..., None] if is_stack else mask[None]
         out = np.empty((len(stack), *size, stack.shape[3]), numpy_dtype(feature.dtype))

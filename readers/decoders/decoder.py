@@ -1,4 +1,4 @@
-"""What every decoder of a feature has, and `Skip`, which leaves the bytes as they are."""
+"""The base class of decoders, and `Skip`, which leaves the bytes as they are."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from readers.format.schema import Feature, Schema
 
 @dataclass(frozen=True)
 class Batch:
-    """Records to decode together: their features as they are stored, and their keys, int64 [B].
+    """Records to decode together: their features as stored, and their keys, int64 [B].
 
-    `rows` allocates the pixels of each record by themselves; None if they may be in one array.
+    `rows` allocates the pixels of each record separately; None if they may be in one array.
     """
 
     columns: Mapping[str, FeatureColumn]
@@ -36,7 +36,7 @@ class Batch:
 
 
 class Decoder(ABC):
-    """Makes the value of a feature in each record from the bytes that are stored."""
+    """Makes the value of a feature in each record from the stored bytes."""
 
     @property
     def moved(self) -> Sequence[str]:
@@ -57,7 +57,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns of these features.
+        """Decodes the features into columns.
 
         Raises:
             ValueError: A value cannot be decoded.
@@ -66,7 +66,7 @@ class Decoder(ABC):
 
 
 def image_of(name: str, feature: Feature, channels: int | None = None) -> Feature:
-    """The feature of the whole images that a feature stores; raises ValueError unless it has images or bytes."""
+    """The feature of the whole images that a feature stores; raises ValueError unless it stores images or bytes."""
     if feature.step is None and feature.is_image:
         shape = (*feature.shape[:2], channels or feature.shape[2])
         return Feature(feature.dtype, shape, "png" if feature.dtype == "uint16" else "source")
@@ -78,7 +78,7 @@ def image_of(name: str, feature: Feature, channels: int | None = None) -> Featur
 
 
 def is_bytes(feature: Feature) -> bool:
-    """Whether each record has one value of bytes."""
+    """Whether each record has a single bytes value."""
     return feature.dtype == "string" and not feature.shape
 
 
@@ -93,13 +93,13 @@ class Skip(Decoder):
 
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
         """The bytes of each image."""
-        # Copied out of the memory of the batch.
+        # Copied, so that the memory of the batch can be reused.
         values = [bytes(value) for value in batch.columns[name].flat().tolist()]
         return {name: FeatureColumn(object_array(values))}
 
 
 def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
-    """The result of a user's function; raises ValueError, whose cause is its exception, if it fails."""
+    """Calls a user's function; if it fails, raises ValueError with its exception as the cause."""
     try:
         return function(*arguments)
     except KeyboardInterrupt:
@@ -109,7 +109,7 @@ def called(function: Callable[..., Any], what: str, *arguments: Any) -> Any:
 
 
 def checked_value(name: str, feature: Feature, value: Any) -> Any:
-    """A value that a function returned, in the form for `column_of`; ValueError if it does not fit its feature."""
+    """Checks a value that a function returned, and converts it for `column_of`; ValueError if it does not fit its feature."""
     check_no_tensor(name, value)
     if feature.is_sequence:
         each = Feature(feature.dtype, feature.shape[1:])
@@ -123,8 +123,8 @@ def checked_value(name: str, feature: Feature, value: Any) -> Any:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"feature {name!r}: map returned no array: {error}") from None
-    # Python's numbers have no dtype of their own.
+        raise ValueError(f"feature {name!r}: map did not return an array: {error}") from None
+    # Python's numbers have no dtype.
     is_plain = not isinstance(value, (np.ndarray, np.generic))
     dtype = numpy_dtype(feature.dtype)
     if array.dtype != dtype and not (is_plain and _holds(dtype, array)):
@@ -132,24 +132,24 @@ def checked_value(name: str, feature: Feature, value: Any) -> Any:
     if not fits(feature.shape, array.shape):
         raise ValueError(
             f"feature {name!r}: map returned the shape {format_shape(array.shape)}, expected "
-            f"{format_shape(feature.shape)}; a size that varies is None in readers.Map(function, schema)"
+            f"{format_shape(feature.shape)}; for a size that varies, use None in readers.Map(function, schema)"
         )
     return array.astype(dtype, copy=False)
 
 
 def check_no_tensor(name: str, value: Any) -> None:
-    """Raises ValueError if a value is a tensor of TensorFlow, which may be symbolic, and is slow for single records."""
+    """Raises ValueError if a value is a TensorFlow tensor, which may be symbolic, and is slow for single records."""
     if type(value).__module__.startswith("tensorflow."):
         raise ValueError(
-            f"feature {name!r}: map returned a tensor of TensorFlow, expected a NumPy array; a "
-            "function of TensorFlow's operations goes into transform=, which is given whole batches"
+            f"feature {name!r}: map returned a TensorFlow tensor, expected a NumPy array; pass a function "
+            "of TensorFlow operations as transform=, which receives whole batches"
         )
 
 
 def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
-    """Whether a dtype holds Python's numbers: every integer, and floats as far as they are finite."""
+    """Whether a dtype can hold Python numbers: every integer exactly, and finite floats without overflow."""
     if not numbers.size:
-        return True  # NumPy takes an empty list for floats.
+        return True  # NumPy makes an empty list floats.
     if dtype.kind in "iu":
         with np.errstate(all="ignore"):
             return numbers.dtype.kind in "iub" and bool((numbers.astype(dtype) == numbers).all())

@@ -1,4 +1,4 @@
-"""What is done to each record between its bytes and its batch: decoders, and then a function."""
+"""The work on each record before batching: decoders, and then a function."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Map:
     """A function of each record, and the features that it returns: `map=readers.Map(mix, {...})`.
 
     Attributes:
-        function: It is given a record, a dict of NumPy arrays by feature name, and its key, and
+        function: Receives a record, a dict of NumPy arrays by feature name, and its key, and
             returns the record to use instead.
-        schema: The features of the records that it returns, as for `Schema`: `{"tokens": ("int32",
-            [None])}`. None: those of its result for the first record. A feature that fits the one of
-            its name in the dataset stays that one; the sizes of all others hold for every record.
+        schema: The features of the returned records, as for `Schema`: `{"tokens": ("int32",
+            [None])}`. None takes them from the first returned record: a value that fits the dataset's feature
+            of the same name keeps that feature; the sizes of all others are fixed.
 
     Raises:
         ValueError: The function cannot be called, or a feature is not valid.
@@ -51,9 +51,9 @@ class Map:
 
 @dataclass(frozen=True)
 class RecordWork:
-    """The work on each record: decoders, and perhaps a function after them.
+    """The work on each record: decoders, then optionally a function.
 
-    Features are `stored` before the work, and those of `schema` after it. The decoders make those in `made`.
+    `stored` has the features before the work, `schema` those after it, and `made` those that the decoders make.
     """
 
     stored: Schema
@@ -64,7 +64,7 @@ class RecordWork:
 
     @classmethod
     def of_decoders(cls, stored: Schema, decoders: Mapping[str, Decoder]) -> RecordWork:
-        """The work of decoders alone; ValueError if a feature does not exist, or does not suit its decoder."""
+        """The work of decoders without a function; ValueError if a feature does not exist, or does not suit its decoder."""
         made: dict[str, Feature] = {}
         for name, decoder in decoders.items():
             if name not in stored:
@@ -80,7 +80,7 @@ class RecordWork:
         return cls(stored, decoders, Schema({**stored, **made}), made)
 
     def columns(self, batch: Batch) -> dict[str, FeatureColumn]:
-        """The columns after the work; ValueError if it fails, or if the function returns other features than stated."""
+        """The columns after the work; ValueError if it fails, or if the function returns other features than declared."""
         columns = dict(batch.columns)
         for name, decoder in self.decoders.items():
             columns |= decoder.columns(name, self.stored, batch)
@@ -102,18 +102,18 @@ class RecordWork:
         }
 
     def _checked(self, record: Any) -> dict[str, Any]:
-        """A record that the function returned, with values as `column_of` takes them."""
+        """A record that the function returned, with values in the form for `column_of`."""
         if not isinstance(record, Mapping) or set(record) != set(self.schema):
             found = ", ".join(map(str, record)) if isinstance(record, Mapping) else repr(record)
             raise ValueError(
-                f"map returned {found:.200}; expected a dict of {', '.join(self.schema)}: name the "
-                "features that it returns with readers.Map(function, schema)"
+                f"map returned {found:.200}; expected a dict of {', '.join(self.schema)}: declare other "
+                "features with readers.Map(function, schema)"
             )
         return {n: checked_value(n, f, record[n]) for n, f in self.schema.items()}
 
 
 def check_decoders(decoders: Any) -> None:
-    """Raises ValueError if the argument `decoders` of a reader is not a dict of decoders."""
+    """Raises ValueError unless the argument `decoders` of a reader is a dict of decoders."""
     if not isinstance(decoders, Mapping) or not all(
         isinstance(decoder, Decoder) for decoder in decoders.values()
     ):
@@ -124,9 +124,9 @@ def check_decoders(decoders: Any) -> None:
 
 
 def schema_of_record(record: Any, decoded: Schema) -> Schema:
-    """The features of a record that a function returned; ValueError if it is not a dict of arrays.
+    """Infers the features of a record that a function returned; ValueError if it is not a dict of arrays.
 
-    A value that fits the feature of its name in `decoded` has that feature. All others have the sizes of this record.
+    A value that fits the feature of its name in `decoded` has that feature. All others get the sizes in this record.
     """
     if not isinstance(record, Mapping):
         raise ValueError(f"map returned {type(record).__name__}; expected a dict of arrays by name")
@@ -146,7 +146,7 @@ def _feature_of(name: str, value: Any, decoded: Schema) -> Feature:
     dtype = "string" if array.dtype.kind in "SUO" else array.dtype.name
     if dtype not in TENSORFLOW_DTYPES:
         raise ValueError(
-            f"map returned {name!r} with the dtype {array.dtype}, which no feature has"
+            f"map returned {name!r} with the dtype {array.dtype}, which features cannot have"
         )
     found = Feature(dtype, array.shape)
     checked_value(name, found, value)

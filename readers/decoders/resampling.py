@@ -1,4 +1,4 @@
-"""A window of an image -> pixels of a given size, by OpenCV, without the interpreter's lock."""
+"""Resizes a window of an image to a given size with OpenCV, without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ArrayImage:
         self._pixels, self.shape = pixels, pixels.shape
 
     def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """The array itself, as `EncodedImage.reduced` returns what is no JPEG."""
+        """Returns the array itself, like `EncodedImage.reduced` for images other than JPEGs."""
         return self._pixels, 1
 
 
@@ -39,10 +39,10 @@ def opencv() -> ModuleType:
 def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> View:
     """Writes a window of an image, resized, to a C-contiguous array [height, width, channels]; returns the window.
 
-    The image becomes a half, a quarter or an eighth of its size where that still has as many pixels as the
-    result: each pixel is the mean of 2x2, 4x4 or 8x8, which the codec of JPEGs finds without decoding them all, and the
-    edges move by less than 8 pixels. If a side is still twice as long as that of the result or longer, whole numbers of
-    pixels become their mean, too. The rest is bilinear.
+    The image is first reduced to a half, a quarter or an eighth where that still has as many pixels as the
+    result: each pixel is the mean of 2x2, 4x4 or 8x8, which the JPEG codec finds without decoding all of them, and the
+    edges move by less than 8 pixels. If a side is still at least twice as long as that of the result, whole numbers of
+    pixels are averaged, too. The rest is bilinear interpolation.
     """
     target = out.shape[0], out.shape[1]
     factor = view.reduction(target)
@@ -50,7 +50,7 @@ def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> 
     pixels, found = image.reduced(factor)
     bottom, right = -(-(view.top + view.height) // found), -(-(view.left + view.width) // found)
     window = pixels[view.top // found : bottom, view.left // found : right]
-    # So many pixels become one, down and across.
+    # The number of pixels, down and across, that become one.
     means = [
         factor // found * max(side * found // factor // goal, 1)
         for side, goal in zip(window.shape, target, strict=False)
@@ -65,9 +65,9 @@ def read_view(image: EncodedImage | ArrayImage, view: View, out: np.ndarray) -> 
 
 
 def read_mask(mask: np.ndarray, view: View, out: np.ndarray) -> None:
-    """Writes a window of a mask [height, width, channels] into another, each value from its nearest."""
+    """Writes a window of a mask [height, width, channels] to another array, using the nearest values."""
     extents = (view.top, view.height, len(out)), (view.left, view.width, out.shape[1])
-    # The middle of each pixel of the result. Not by OpenCV, which knows few dtypes.
+    # The centers of the result's pixels. Not with OpenCV, which supports few dtypes.
     down, across = (
         first + (2 * np.arange(count) + 1) * extent // (2 * count)
         for first, extent, count in extents
@@ -79,7 +79,7 @@ def _resize(window: np.ndarray, view: View, out: np.ndarray) -> None:
     cv2 = opencv()
     if out.shape[2] == 1:  # OpenCV has no last axis for gray images.
         window, out = window[..., 0], out[..., 0]
-    # The exact variant has the same pixels on every machine, for a tenth of the time of decoding.
+    # The exact variant gives the same pixels on every machine, for a tenth of the time of decoding.
     size, exact = (out.shape[1], out.shape[0]), cv2.INTER_LINEAR_EXACT
     if view.mirrored:
         cv2.flip(cv2.resize(window, size, interpolation=exact), 1, dst=out)

@@ -25,7 +25,7 @@ from readers.order.draws import uniforms
 
 @dataclass(frozen=True)
 class _Resized(Decoder):
-    """Decodes a window of each image, and resizes it; the arguments are those of `Resize`."""
+    """Decodes a window of each image and resizes it; the arguments are those of `Resize`."""
 
     size: int | Sequence[int]
     channels: Literal[1, 3, 4] | None = field(default=None, kw_only=True)
@@ -95,11 +95,11 @@ class _Resized(Decoder):
 
     @abstractmethod
     def _view(self, image: tuple[int, int], draws: Sequence[float]) -> View:
-        """The window of an image of a (height, width), given a number for each of `_salts`."""
+        """The window of an image of size (height, width), given a number for each of `_salts`."""
 
     @property
     def _salts(self) -> list[str]:
-        """The purposes of the random numbers that decide on the window."""
+        """The purposes of the random numbers that determine the window."""
         return []
 
     @property
@@ -122,18 +122,18 @@ class _Resized(Decoder):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(_Resized):
-    """Decodes a random window of each image, and resizes it: uint8 [height, width, channels].
+    """Decodes a random window of each image and resizes it: uint8 [height, width, channels].
 
-    The window is found as torchvision's `RandomResizedCrop` finds it. It depends only on the record's
-    key, so every way of reading, host and resumed run decodes the same pixels.
+    The window is drawn like that of torchvision's `RandomResizedCrop`. It depends only on the record's
+    key, so every reader, host and resumed run decodes the same pixels.
 
     Args:
         size: (height, width) of the result in pixels, or one number for both.
-        scale: The range of the window's area, as a part of the image's.
+        scale: The range of the window's area, relative to the image's.
         ratio: The range of its width divided by its height.
         flip: Whether to mirror it from left to right with a probability of one half.
-        salt: Give each decoder in a pipeline its own salt to make them independent.
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature.
+        salt: Give each decoder in a pipeline a different salt to make them independent.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature.
         with_boxes, box_order, with_masks: The features that move with the image, as for `Resize`.
 
     Raises:
@@ -142,7 +142,7 @@ class RandomResizedCrop(_Resized):
 
     Example:
         >>> crop = readers.decoders.RandomResizedCrop(224, flip=True, with_boxes="boxes")
-        >>> readers.load("shards/photos", batch_size=64, shuffle=True, decoders={"image": crop})
+        >>> readers.load("shards/images", batch_size=64, shuffle=True, decoders={"image": crop})
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -177,13 +177,13 @@ class RandomResizedCrop(_Resized):
 
 @dataclass(frozen=True)
 class CenterCrop(_Resized):
-    """Decodes the center of each image, and resizes it: uint8 [height, width, channels].
+    """Decodes the center of each image and resizes it: uint8 [height, width, channels].
 
     Args:
         size: (height, width) of the result in pixels, or one number for both.
-        fraction: How much of the largest window of this shape to take, above 0 and at most 1. 0.875 is
-            what resizing the shorter side to 256 and cropping 224 pixels takes.
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature.
+        fraction: The part of the largest window of this shape to take, above 0 and at most 1. 0.875 is
+            the same as resizing the shorter side to 256 and cropping 224 pixels.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature.
         with_boxes, box_order, with_masks: The features that move with the image, as for `Resize`.
 
     Raises:
@@ -209,18 +209,18 @@ class Resize(_Resized):
     """Decodes each image and resizes it, whatever its shape: uint8 [height, width, channels].
 
     uint16 PNGs stay uint16. Arrays [height, width, channels] are accepted in place of encoded images.
-    EXIF orientation is ignored, as by TensorFlow.
+    EXIF orientation is ignored, as in TensorFlow.
 
     Args:
         size: (height, width) of the result in pixels, or one number for both.
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not of JPEGs); None for those of the feature, or 3
-            if it is bytes.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature, or 3
+            for bytes.
         with_boxes: The names of features of boxes, float [n, 4], that move with the image: two corners,
-            as parts of the image from 0 to 1. They are cut off at the edges, and keep their number and
-            order: one outside of the window has no area.
+            relative to the image, from 0 to 1. They are clipped at the edges, and keep their number and
+            order: a box outside the window gets no area.
         box_order: "yxyx", or "xyxy" for a dataset written with `--box_order xyxy`.
         with_masks: The names of masks of the image's size that move with it: encoded images, or arrays
-            [height, width, 1] or [n, height, width]. Each value is that of its nearest pixel.
+            [height, width, 1] or [n, height, width]. They are resized with the nearest value.
 
     Raises:
         ValueError: An argument is not as described.

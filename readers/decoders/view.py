@@ -1,4 +1,4 @@
-"""The part of an image that becomes the image of a batch, and how boxes move with it."""
+"""The window of an image that is decoded, and how boxes move with it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# As torchvision does, before it takes the largest window at the center.
+# As in torchvision, before it takes the largest window at the center.
 ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
 class View:
-    """A window of an image in pixels, mirrored from left to right or not."""
+    """A window of an image in pixels, optionally mirrored from left to right."""
 
     top: int
     left: int
@@ -23,7 +23,7 @@ class View:
     mirrored: bool = False
 
     def reduction(self, size: tuple[int, int]) -> int:
-        """The largest of 1, 2, 4, 8 by which the window may become smaller and still hold `size` pixels."""
+        """The largest of 1, 2, 4, 8 by which the window can be reduced and still have at least `size` pixels."""
         times = min(self.height // size[0], self.width // size[1])
         return min(1 << max(times.bit_length() - 1, 0), 8)
 
@@ -37,10 +37,10 @@ class View:
         return View(top, left, bottom - top, right - left, self.mirrored)
 
     def moved_boxes(self, boxes: np.ndarray, image: tuple[int, int], x_first: bool) -> np.ndarray:
-        """The boxes of an image of a (height, width) as boxes of the window, in the same order.
+        """Converts the boxes of an image of size (height, width) to boxes of the window, in the same order.
 
-        Boxes are float [n, 4], two corners as parts of the image from 0 to 1, each x, y or else y, x. They are cut off
-        at the edges of the window; one outside of it has no area.
+        Boxes are float [n, 4], two corners relative to the image, from 0 to 1, each x, y or else y, x. They are clipped
+        at the edges of the window; a box outside of it gets no area.
         """
         corners = boxes.reshape(-1, 2, 2)[..., ::-1] if x_first else boxes.reshape(-1, 2, 2)
         places = corners * np.array(image, boxes.dtype) - (self.top, self.left)
@@ -52,7 +52,7 @@ class View:
 
 
 def central_view(image: tuple[int, int], size: tuple[int, int], fraction: float) -> View:
-    """The window at the center with the shape of `size`, and a fraction of the height of the largest such window."""
+    """The window at the center with the shape of `size`, and with a fraction of the height of the largest such window."""
     scale = fraction * min(image[0] / size[0], image[1] / size[1])
     height = min(max(round(size[0] * scale), 1), image[0])
     width = min(max(round(size[1] * scale), 1), image[1])
@@ -65,7 +65,7 @@ def random_view(
     ratio: tuple[float, float],
     draws: Sequence[float],
 ) -> View:
-    """A random window, drawn as by torchvision's `RandomResizedCrop`.
+    """A random window, drawn like that of torchvision's `RandomResizedCrop`.
 
     `draws` are random numbers from 0 to below 1: `ATTEMPTS` pairs, and two more.
     """

@@ -1,4 +1,4 @@
-"""Which requests to a store are retried, and after which waits: one policy for reading and writing."""
+"""The retry policy for requests to a store, for reading and writing: which are retried, and after which waits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TRIES, FIRST_WAIT, LONGEST_WAIT = 8, 0.5, 16.0
 
 
 def may_pass(status: int) -> bool:
-    """Whether the same request may succeed a moment after an answer with this HTTP status."""
+    """Whether the same request may succeed a moment after a response with this HTTP status."""
     return status in (408, 429) or (status >= 500 and status != 501)
 
 
 def tries(most: int) -> Iterator[int]:
-    """Yields 1 to `most`, after waits that grow and are random: throttled requests must not come back together."""
+    """Yields 1 to `most`, with growing random waits between, so that throttled requests do not return together."""
     for number in range(1, most + 1):
         if number > 1:
             longest = min(FIRST_WAIT * 2 ** (number - 2), LONGEST_WAIT)

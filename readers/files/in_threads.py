@@ -1,4 +1,4 @@
-"""Questions about many files, asked side by side: one to a store or a network disk takes milliseconds."""
+"""Queries about many files, made in parallel: each takes milliseconds in a store or on a network disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FEW_LOCAL = 64
 def map_in_threads(
     ask: Callable[[_Item], _Answer], items: Iterable[_Item], are_local: bool, most: int = 64
 ) -> list[_Answer]:
-    """The answers for items in order, up to `most` asked at a time (fewer if local), or the first item's error."""
+    """The results for items in order, up to `most` computed at a time (fewer if local); raises the first item's error."""
     items = list(items)
     if len(items) < (_FEW_LOCAL if are_local else 2):
         return [ask(item) for item in items]

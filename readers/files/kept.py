@@ -1,7 +1,7 @@
-"""Files that are made once on a machine, and kept in a folder of the user's own.
+"""Files that are created once per machine, and kept in a folder that belongs to the user.
 
-The folder is the user's cache folder, or one in the directory for temporary files if that is on no disk of
-this machine. Without room in either, a file is made in memory for this process alone.
+The folder is in the user's cache folder, or in the directory for temporary files if the cache is not on a local
+disk. If there is no room in either, a file is created in memory, only for this process.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, BinaryIO
 from readers.files.kept_files import KeptFiles, write
 from readers.files.mounts import is_on_local_disk
 
-# Of all files together. The index of a billion records takes 8 to 20 GB.
+# The size of all files together. The index of a billion records takes 8 to 20 GB.
 _MOST_BYTES = 32 << 30
 
 
 def kept(key: Any, make: Callable[[], bytes]) -> BinaryIO:
-    """Opens the file of a key, from whose `repr` its bytes follow; they are made if this user has none."""
+    """Opens the file of a key, whose `repr` determines the bytes; creates it if this user does not have it."""
     name, folders = _name(key), _folders()
     for folder in folders:
         with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def kept(key: Any, make: Callable[[], bytes]) -> BinaryIO:
     for folder in folders:
         with contextlib.suppress(OSError):
             files = KeptFiles(folder, _MOST_BYTES)
-            # Half of what is free is for other programs.
+            # Half of the free space is left for other programs.
             has_room = 2 * len(data) < shutil.disk_usage(folder).free
             if has_room and (file := files.fill(name, len(data), lambda out: write(out, data))):
                 return file
@@ -52,7 +52,7 @@ def _name(key: Any) -> str:
 
 
 def _folders() -> list[str]:
-    """The folders in which files may be kept, the better one first."""
+    """The folders where files may be kept, the better one first."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     paths = [Path(base, "beam-shards", "indexes")] if os.path.isabs(base) else []
     paths.append(Path(tempfile.gettempdir(), f"beam-shards-{os.geteuid()}"))
@@ -60,7 +60,7 @@ def _folders() -> list[str]:
 
 
 def _is_usable(path: Path) -> bool:
-    """Whether a folder, made if missing, is on a local disk and the user's own: others may have made it, or a link."""
+    """Whether a folder, created if missing, is on a local disk and owned by the user: others may have made it, or a link."""
     try:
         path.mkdir(0o700, parents=True, exist_ok=True)
         found = path.lstat()
@@ -71,7 +71,7 @@ def _is_usable(path: Path) -> bool:
 
 
 def _in_memory(data: bytes) -> BinaryIO:
-    """A file that this process alone has."""
+    """A file that only this process has."""
     if hasattr(os, "memfd_create"):
         file: BinaryIO = os.fdopen(os.memfd_create("beam-shards"), "w+b")
     else:

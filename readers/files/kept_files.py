@@ -1,4 +1,4 @@
-"""A folder of files on a local disk, of a limited size together, which any number of processes share."""
+"""A folder of files on a local disk, of a limited total size, shared by any number of processes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _NO_FILE = {errno.ELOOP, errno.ENXIO}
 
 
 class KeptFiles:
-    """The files of a folder, of `most` bytes together at most.
+    """The files of a folder, with at most `most` bytes in total.
 
-    A file gets its name when it is whole; until then it is a partial file, locked by the process that fills it. The
+    A file gets its name when it is complete; until then it is a partial file, locked by the process that fills it. The
     least recently opened files are deleted to make room for others; a process that has one of them open keeps it. Only
-    their user may read them.
+    the user may read them.
     """
 
     def __init__(self, folder: str, most: int) -> None:
         self._folder, self._most = folder, most
 
     def check(self) -> None:
-        """Makes the folder if necessary, and raises OSError if it cannot be written."""
+        """Creates the folder if necessary, and raises OSError if it cannot be written."""
         Path(self._folder).mkdir(0o700, parents=True, exist_ok=True)
         with self._locked():
             pass
 
     def open(self, name: str, size: int | None = None) -> BinaryIO | None:
-        """Opens a file; None without one. What has another size, or was not written here, is deleted."""
+        """Opens a file; None without one. A file with another size, or that was not written here, is deleted."""
         path = Path(self._folder, name)
         try:
             file = open(path, "rb", opener=_open_no_link)  # noqa: SIM115 - the caller closes it
@@ -59,7 +59,7 @@ class KeptFiles:
         return None
 
     def fill(self, name: str, size: int, write: Callable[[BinaryIO], bool]) -> BinaryIO | None:
-        """Opens a file once `write` or another process has filled it; None if `write` gives up. OSError: no room."""
+        """Opens a file after `write`, or another process, has filled it; None if `write` gives up. OSError: no room."""
         path = Path(self._folder, name)
         while True:
             if (file := self.open(name, size)) is not None:
@@ -71,7 +71,7 @@ class KeptFiles:
                 self._make_room(size, output, partial)
                 if not write(output):
                     return None
-                # Otherwise the name may survive a crash of the machine, but not the bytes.
+                # Without this, a crash of the machine may keep the name, but not the bytes.
                 os.fsync(output.fileno())
                 file = partial.open("rb")
                 partial.rename(path)
@@ -86,7 +86,7 @@ class KeptFiles:
         return True
 
     def _make_room(self, size: int, output: BinaryIO, own: Path) -> None:
-        """Reserves space for a partial file, so that a full disk is noticed before it is filled."""
+        """Reserves space for a partial file, so that a full disk is noticed before writing."""
         with self._locked():
             files = [(path, found) for path, found in self._files() if path != own]
             held = sum(found.st_size for _, found in files)
@@ -123,7 +123,7 @@ def _open_no_link(path: str, flags: int) -> int:
 
 
 def _owners(folder: str) -> set[int]:
-    """The users whose files are trusted: this one, and the folder's owner, whom a file server may state for all."""
+    """The users whose files are trusted: this one, and the folder's owner, which a file server may report for all files."""
     return {os.geteuid(), os.stat(folder).st_uid}
 
 
@@ -158,8 +158,8 @@ def _lock_on(descriptor: int) -> Iterator[None]:
 def _open_partial(path: Path) -> Iterator[BinaryIO | None]:
     """Yields an empty partial file that no other process fills; None if another one has just finished or removed it.
 
-    It is deleted afterwards unless it was renamed. A link in its place is an OSError: what it leads to would be
-    overwritten.
+    It is deleted afterwards unless it was renamed. A link in its place is an OSError, because writing would overwrite
+    the link's target.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -168,7 +168,7 @@ def _open_partial(path: Path) -> Iterator[BinaryIO | None]:
             yield None
             return
         try:
-            file.truncate(0)  # A process that died may have left something in it.
+            file.truncate(0)  # A process that died may have left bytes in it.
             yield file
         finally:
             if _is_file_at(path, descriptor):
@@ -189,7 +189,7 @@ def _drop_abandoned(path: Path) -> bool:
 
 
 def _is_file_at(path: Path, descriptor: int) -> bool:
-    """Whether the path still leads to the file of a descriptor."""
+    """Whether the path still names the file of a descriptor."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Files of this machine's file system."""
+"""Files of the local filesystem."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from readers.files.files import Draft, ExistsError, FileInfo, StagedFiles, Stat
 # fsspec's URLs may be chained: `zip://a.npy::https://host/b.zip`.
 _SCHEME = re.compile(r"(?:[a-zA-Z0-9+.-]+::)*[a-zA-Z][a-zA-Z0-9+.-]*://")
 
-# Other names of schemes.
+# Aliases of schemes.
 _SAME = {"file": "", "gcs": "gs://", "s3a": "s3://"}
 
 # A system call for each block of a few kilobytes would take longer than copying it.
 _BUFFER_BYTES = 1 << 20
 
-# How filesystems without hard links refuse one, such as exFAT and many network mounts.
+# The errors of filesystems without hard links, such as exFAT and many network mounts.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -35,14 +35,14 @@ def is_local(path: str) -> bool:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """A path or URL that a caller gave, as text, with `~` as the home directory and one scheme for each store."""
+    """Converts a path or URL from a caller to text, with `~` expanded and one scheme for each store."""
     text = os.path.expanduser(os.fspath(path))
     scheme, separator, rest = text.partition("://")
     return _SAME[scheme] + rest if separator and scheme in _SAME else text
 
 
 def open_local(path: str, buffering: int = -1) -> Any:
-    """Opens a file of this machine, but no pipe, which would wait for a writer, and no device."""
+    """Opens a local file, but not a pipe, which would wait for a writer, and not a device."""
     return open(path, "rb", buffering, opener=_open_regular)
 
 
@@ -58,7 +58,7 @@ def _open_regular(path: str, _: int = 0) -> int:
 
 
 class LocalFiles(StagedFiles):
-    """Files of this machine's file system."""
+    """Files of the local filesystem."""
 
     def stat(self, path: str) -> Stat:
         found = os.stat(path)
@@ -71,13 +71,13 @@ class LocalFiles(StagedFiles):
     open_seekable = open
 
     def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
-        # This takes a third of the time of Path.read_bytes, which matters for files of a few kilobytes.
+        # A third of the time of Path.read_bytes, which matters for files of a few kilobytes.
         descriptor = _open_regular(path)
         try:
             end = math.inf if size is None else start + size
             known, parts = os.fstat(descriptor).st_size, list[bytes]()
             while start < end:
-                # Files of /proc have a size of 0.
+                # Files in /proc have a size of 0.
                 most = known - start if start < known else _BUFFER_BYTES
                 parts.append(os.pread(descriptor, int(min(most, end - start)), start))
                 start += len(parts[-1])
@@ -96,7 +96,7 @@ class LocalFiles(StagedFiles):
     def glob(self, pattern: str) -> list[str]:
         pattern = os.path.abspath(pattern)
         if "**" in pattern:
-            # Links to folders are not followed: one may lead to itself.
+            # Links to folders are not followed: one may form a loop.
             return super().glob(pattern)
         return sorted(path for path in glob.glob(pattern) if not os.path.isdir(path))
 
@@ -110,7 +110,7 @@ class LocalFiles(StagedFiles):
                 os.makedirs(os.path.dirname(name), exist_ok=True)
                 (os.replace if replace else _link)(path, name)
                 return
-            except FileNotFoundError:  # A directory that was empty, and dropped.
+            except FileNotFoundError:  # The directory was empty, and was deleted.
                 if not left:
                     raise
 
@@ -119,7 +119,7 @@ class LocalFiles(StagedFiles):
             return
 
         def refuse(error: OSError) -> None:
-            # A folder that this user may not list is no folder of a job, such as `lost+found` of a disk.
+            # A folder that this user may not list, such as `lost+found`, is not a folder of a job.
             passes = isinstance(error, FileNotFoundError | PermissionError)
             if not passes or error.filename == folder:
                 raise error
@@ -127,7 +127,7 @@ class LocalFiles(StagedFiles):
         for parent, _, names in os.walk(folder, onerror=refuse):
             for name in names:
                 path = f"{parent}/{name}"
-                with contextlib.suppress(FileNotFoundError):  # Somebody deletes it.
+                with contextlib.suppress(FileNotFoundError):  # It was deleted just now.
                     found = os.stat(path)
                     yield FileInfo(path, found.st_size, found.st_mtime_ns)
 
@@ -139,7 +139,7 @@ class LocalFiles(StagedFiles):
 
 
 class _LocalDraft:
-    """A file of this machine that is seen while it grows."""
+    """A local file that is visible while it is written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -153,7 +153,7 @@ class _LocalDraft:
         self._file.close()
 
     def give_up(self) -> None:
-        # The error that led here is the one to report: on a full disk, closing fails again.
+        # Report the original error: on a full disk, closing fails again.
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
@@ -161,8 +161,8 @@ class _LocalDraft:
 
 
 def _link(path: str, name: str) -> None:
-    """Gives a file a name that no file has; raises ExistsError if one has it."""
-    taken = ExistsError(f"{name}: a file of this name exists")
+    """Gives a file another name; raises ExistsError if that name is taken."""
+    taken = ExistsError(f"{name}: a file with this name exists")
     try:
         os.link(path, name)
     except FileExistsError:
@@ -170,7 +170,7 @@ def _link(path: str, name: str) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # Between the two, another file could get the name, whose bytes would be the same.
+        # Another process could take the name in between, but its bytes would be the same.
         if os.path.lexists(name):
             raise taken from None
         os.rename(path, name)
@@ -179,6 +179,6 @@ def _link(path: str, name: str) -> None:
 
 
 def drop_empty_folder(path: str) -> None:
-    """Removes a folder of this machine if it is empty."""
+    """Removes a local folder if it is empty."""
     with contextlib.suppress(OSError):
         os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Memory maps of local files that hold no file descriptor."""
+"""Memory maps of local files that keep no file descriptor open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAP_FIXED, _MADV_DONTNEED = 0x10, 4
 
 _ADDRESS_SPACE = 1 << 47  # bytes of a process
 
-# Linux allows a process 65,530 maps. More files than this are read into memory.
+# Linux allows a process 65,530 maps. With more files, the rest are read into memory.
 _MOST_MAPS = 1 << 15
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -31,10 +31,10 @@ _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class MappedFile:
-    """A read-only map of a file that may be closed, and replaced; it lasts as long as any view of it exists.
+    """A read-only map of a file, which may be closed and replaced; the map lasts as long as any view of it.
 
     The `mmap` module keeps a descriptor for each map (optional only since Python 3.13), and a
-    process is often limited to 1,024 descriptors. A shuffle over more shards than that would open
+    process is often limited to 1,024 descriptors. A shuffle over more shards would open
     them again and again, which takes eight times as long.
     """
 
@@ -46,7 +46,7 @@ class MappedFile:
 
     @property
     def address(self) -> int:
-        """Where the view begins in memory; 0 if it is empty."""
+        """The address of the view in memory; 0 if it is empty."""
         return self._memory.address if self._memory else 0
 
     def release(self, start: int, length: int) -> None:
@@ -57,10 +57,10 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Files of some sizes in one range, uint8 `octets`, each from its place in `starts` on; zeros until mapped."""
+    """Files of given sizes in one address range, uint8 `octets`, each from its place in `starts`; zeros until mapped."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        if sum(sizes) >= _ADDRESS_SPACE:  # C would take a part of the number.
+        if sum(sizes) >= _ADDRESS_SPACE:  # C would truncate the number.
             raise OSError(errno.ENOMEM, f"no range of {sum(sizes)} addresses")
         pages = [-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes]
         *self.starts, total = itertools.accumulate(pages, initial=0)
@@ -69,7 +69,7 @@ class MappedFiles:
         self.octets = np.asarray(self._memory) if self._memory else np.zeros(total, np.uint8)
 
     def map(self, number: int, file: BinaryIO) -> None:
-        """Maps a file, which may be closed afterwards; raises OSError if it has another size, or the kernel refuses."""
+        """Maps a file, which may be closed afterwards; raises OSError if its size differs, or if the system cannot map it."""
         size = self._sizes[number]
         found = os.fstat(file.fileno()).st_size
         if found != size:
@@ -94,7 +94,7 @@ def _mapped(address: int | None, size: int, flags: int, file: BinaryIO | None) -
 
 
 class _Range:
-    """The owner of a range of addresses, of a file or of zeros. A ctypes array would need a new class for every size."""
+    """Owns an address range, of a file or of zeros. A ctypes array would need a new class for every size."""
 
     def __init__(self, size: int, file: BinaryIO | None = None) -> None:
         flags = mmap.MAP_SHARED if file else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS

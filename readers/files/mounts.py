@@ -1,4 +1,4 @@
-"""Which directories are on a disk of this machine, where a file changes only by what runs here."""
+"""Which directories are on a local disk, where only programs on this machine change files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCAL_FILESYSTEMS = re.compile(
 
 @functools.lru_cache(4096)
 def is_on_local_disk(directory: str) -> bool:
-    """Whether a directory is on a disk of this machine, not NFS, SMB, Lustre or FUSE; False if unknown, as on macOS."""
+    """Whether a directory is on a local disk, and not NFS, SMB, Lustre or FUSE; False if unknown, as on macOS."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -27,11 +27,11 @@ def is_on_local_disk(directory: str) -> bool:
 
 
 def filesystem_type(mounts: list[str], directory: str) -> str:
-    """The filesystem's type of a real absolute path by proc_pid_mountinfo(5), whose later mounts hide earlier ones."""
+    """The filesystem type of a real absolute path according to proc_pid_mountinfo(5), where later mounts hide earlier ones."""
     longest, found = -1, ""
     for line in mounts:
         before, _, after = line.partition(" - ")
-        # Spaces are octal, as `\040`.
+        # Spaces are escaped in octal, as `\040`.
         escaped = before.split(" ")[4].rstrip("/")
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), escaped)
         if len(point) >= longest and f"{directory}/".startswith(f"{point}/"):

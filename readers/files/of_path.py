@@ -1,4 +1,4 @@
-"""Which files a path leads to: chosen here for readers, and in `beam_jobs.storage.files` for jobs."""
+"""The kind of files of a path: chosen here for readers, and in `beam_jobs.storage.files` for jobs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _OTHERS = FsspecFiles()
 
 
 def files_of(path: str) -> Files:
-    """The files that a path or URL is one of.
+    """The kind of files that a path or URL belongs to.
 
     Raises:
-        ImportError: The library of a store is not installed; the message holds the pip command.
-        RefusedError: The URL names no bucket, or the credentials cannot be used.
+        ImportError: The library of a store is not installed; the message has the pip command.
+        RefusedError: The URL lacks a bucket, or the credentials cannot be used.
     """
     if is_local(path):
         return LOCAL
@@ -25,5 +25,5 @@ def files_of(path: str) -> Files:
 
 
 def read_file(path: str) -> bytes:
-    """All bytes of a file, in memory; arguments and errors as for `Files.read`."""
+    """Reads a whole file into memory; arguments and errors as for `Files.read`."""
     return files_of(path).read(path)

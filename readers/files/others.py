@@ -1,4 +1,4 @@
-"""Files of every other protocol that fsspec knows, such as `https://` and `hf://`."""
+"""Files of every other protocol that fsspec supports, such as `https://` and `hf://`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from readers.files.stores.reading import open_object
 
 _T = TypeVar("_T")
 
-# Errors that another try cannot change, unless an HTTP status says otherwise. What else a driver raises may pass.
+# Errors that a retry cannot fix, unless an HTTP status says otherwise. Other errors of a driver may be temporary.
 _LASTING = (
     FileNotFoundError,
     ImportError,
@@ -33,16 +33,16 @@ _TRIES = 4
 
 
 class FsspecFiles(Files):
-    """Files of the other protocols that fsspec has drivers for, which retry by themselves or not at all."""
+    """Files of the other protocols that fsspec has drivers for; some drivers retry, others do not."""
 
     def stat(self, path: str) -> Stat:
-        # All that the driver says: its `ukey` may take another request, and over HTTP never changes.
+        # All fields of the driver's info: its `ukey` may take another request, and never changes over HTTP.
         info = _ask(path, lambda filesystem, name: filesystem.info(name))
         version = sorted((key, str(value)) for key, value in info.items())
         return Stat(_stated(info.get("size")), version)
 
     def exists(self, path: str) -> bool:
-        try:  # The driver's `isfile` takes a server that fails for one without the file.
+        try:  # The driver's `isfile` cannot distinguish a failing server from a missing file.
             return bool(
                 _ask(path, lambda filesystem, name: filesystem.info(name)["type"] == "file")
             )
@@ -64,7 +64,7 @@ class FsspecFiles(Files):
             try:
                 data: bytes = filesystem.cat_file(name, start or None, stop)
             except Exception as error:
-                # Servers refuse a range that begins at the end.
+                # Servers reject a range that begins at the end.
                 if _status(error) != 416 or start < _stated(filesystem.size(name)):
                     raise
                 return b""
@@ -100,12 +100,12 @@ class FsspecFiles(Files):
 
 def _stated(size: Any) -> int:
     if size is None:
-        raise ValueError("the server does not say how long the file is")
+        raise ValueError("the server does not state the file's length")
     return int(size)
 
 
 def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
-    """The answer about a path, given its filesystem and its name there, after errors that may pass again."""
+    """Asks a filesystem about a path, given its name there; repeats the question after errors that may be temporary."""
     failed: Exception | None = None
     for _ in backoff.tries(_TRIES):
         try:
@@ -125,7 +125,7 @@ def _ask(path: str, question: Callable[[Any, str], _T]) -> _T:
 
 
 def _cause(error: Exception) -> Exception:
-    """The cause of a FileNotFoundError, which the HTTP driver raises for any failure; any other error itself."""
+    """The cause of a FileNotFoundError, which the HTTP driver raises for any failure; other errors unchanged."""
     cause = error.__cause__
     if not isinstance(error, FileNotFoundError) or not isinstance(cause, Exception):
         return error
@@ -133,24 +133,24 @@ def _cause(error: Exception) -> Exception:
 
 
 def _status(error: Exception) -> int:
-    """The HTTP status of an answer, as the libraries of drivers have it; 0 without one."""
+    """The HTTP status of an error, as the libraries of drivers store it; 0 without one."""
     response = getattr(error, "response", None)
     return getattr(error, "status", None) or getattr(response, "status_code", None) or 0
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether the same question may have an answer a moment later."""
+    """Whether the same request may succeed a moment later."""
     status = _status(error)
     return backoff.may_pass(status) if status else not isinstance(error, _LASTING)
 
 
 def _error(path: str, error: Exception) -> Exception:
-    """A driver's error as one that callers expect, with the file's path in its message."""
+    """Converts a driver's error to one that callers expect, with the file's path in its message."""
     text, status = one_line(error) or type(error).__name__, _status(error)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return FileNotFoundError(f"{path}: no such file")
     if isinstance(error, PermissionError) or status in (401, 403):
-        return PermissionError(f"{path}: it may not be read ({text})")
+        return PermissionError(f"{path}: it may not be read ({text}); check the credentials")
     if isinstance(error, _LASTING):
         return error
     advice = "; try again later" if _may_pass(error) else ""

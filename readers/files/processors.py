@@ -1,4 +1,4 @@
-"""Work of code that releases the interpreter's lock, done by all processors of this machine."""
+"""Runs code that releases the interpreter's lock on all processors of this machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from readers.hosts import torch_worker
 
 
 def processors() -> int:
-    """The number of processors for this process, one of the workers of a `DataLoader` perhaps."""
-    has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none.
+    """The number of processors for this process, which may be one of the workers of a `DataLoader`."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # macOS lacks it.
     usable = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
     _, workers = torch_worker()
     return max(usable // workers, 1)
 
 
 def on_all_processors(work: Callable[[int], None], count: int) -> None:
-    """Calls `work` with each number below a count, in threads; raises the lowest number's error, and then stops."""
+    """Calls `work` with each number below a count, in threads; raises the error of the lowest number, and then stops."""
     helpers = min(processors(), count) - 1
     numbers = itertools.count()
     failed: dict[int, BaseException] = {}
 
     def work_through() -> None:
-        # Not a task for each number: a task costs as much as decoding a small image.
+        # Not a task per number: a task costs as much as decoding a small image.
         while not failed and (number := next(numbers)) < count:
             try:
                 work(number)
@@ -41,7 +41,7 @@ def on_all_processors(work: Callable[[int], None], count: int) -> None:
             started.append(_threads(os.getpid()).submit(work_through))
     work_through()
     for thread in started:
-        # It has not begun if all threads were busy with the images of others.
+        # It has not begun if all threads were busy with other callers' images.
         if not thread.cancel():
             thread.result()
     if failed:
@@ -50,5 +50,5 @@ def on_all_processors(work: Callable[[int], None], count: int) -> None:
 
 @cache
 def _threads(process: int) -> ThreadPoolExecutor:
-    """The threads of a process; those of its parent do not live on in a fork."""
+    """The threads of this process; a fork does not inherit those of its parent."""
     return ThreadPoolExecutor(max(processors(), 2) - 1, f"readers-{process}")

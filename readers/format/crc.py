@@ -1,4 +1,4 @@
-"""CRC32C arithmetic: the checksum of a concatenation from those of its parts, and the reverse.
+"""CRC32C arithmetic: the checksum of a concatenation from the checksums of its parts, and the reverse.
 
 A CRC is the remainder of a polynomial over GF(2). Appending n bytes multiplies it by x^8n and then
 adds the CRC of the appended bytes. Removing them multiplies by x^-8n; the powers of x repeat with
@@ -42,11 +42,11 @@ def _power_of_x(n: int) -> int:
 
 
 def crc_without_suffix(crc: int, suffix: bytes) -> int:
-    """The CRC32C of a message, from that of the message followed by a suffix."""
+    """The CRC32C of a message, computed from the CRC32C of the message followed by a suffix."""
     back = -8 * len(suffix) % _PERIOD
     return _times(_power_of_x(back), crc ^ google_crc32c.value(suffix))
 
 
 def combined_crc(first: int, second: int, length: int) -> int:
-    """The CRC32C of the concatenation of two messages, from that of each and the length of the second in bytes."""
+    """The CRC32C of the concatenation of two messages, from their CRC32Cs and the length of the second in bytes."""
     return _times(_power_of_x(8 * length), first) ^ second

@@ -1,4 +1,4 @@
-"""Sizes, counts and tables as text, for the command lines of the jobs and the readers, and for notebooks."""
+"""Sizes, counts and tables as text, for the command lines and for notebooks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from readers.format.splits import Split
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 
-# Control characters, those that change the direction of the text around them, and ends of lines.
+# Control characters, characters that change the direction of text, and line ends.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
-# In a URL: the name and password of a user, or an access key and its secret, which may have an `@` itself.
+# In a URL: a user's name and password, or an access key and its secret, which may contain an `@`.
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]*:[^\s/?#]*(?=@)")
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
@@ -46,18 +46,18 @@ def format_balance(records: list[int]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: `1 shard`, `1,250 shards`."""
+    """A number with a noun: `1 shard`, `1,250 shards`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def first_names(names: Sequence[str], most: int | None) -> str:
-    """The first of some names, `most` or all of them: `cat, dog and 12 more`."""
+    """The first of some names, at most `most` or all of them: `cat, dog and 12 more`."""
     rest = len(names) - len(names[:most])
     return ", ".join(map(visible_line, names[:most])) + (f" and {rest:,} more" if rest else "")
 
 
 def format_table(rows: Iterable[Iterable[str]]) -> str:
-    """Rows of text as a table with aligned columns, a line each. The first row is the header."""
+    """Formats rows of text as a table with aligned columns. The first row is the header."""
     cells = [list(map(visible_line, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
@@ -67,13 +67,13 @@ def format_table(rows: Iterable[Iterable[str]]) -> str:
 
 
 def features_table(schema: Schema) -> list[tuple[str, ...]]:
-    """The rows of a table of features; the first one is the header."""
+    """The rows of a table of features; the first row is the header."""
     rows = [(name, f.dtype, format_shape(f.shape), f.encoding) for name, f in schema.items()]
     return [("feature", "dtype", "shape", "encoding"), *rows]
 
 
 def splits_table(splits: Mapping[str, Split]) -> list[tuple[str, ...]]:
-    """The rows of a table of splits; the first one is the header. Duplicates are a column if there are any."""
+    """The rows of a table of splits; the first row is the header. Duplicates are a column if there are any."""
     header = ("split", "records", "shards", "records/shard", "bytes", "rejected", "duplicates")
     rows = [
         (
@@ -92,7 +92,7 @@ def splits_table(splits: Mapping[str, Split]) -> list[tuple[str, ...]]:
 
 
 def visible(text: str, kept: str = "\t\n") -> str:
-    """A text whose control characters are replaced, apart from tabs and newlines."""
+    """Replaces the control characters of a text, except tabs and newlines."""
     if text.isprintable():
         return text
     return "".join(
@@ -104,12 +104,12 @@ def visible(text: str, kept: str = "\t\n") -> str:
 
 
 def visible_line(text: str) -> str:
-    """A text without control characters: with a newline in it, a name could look like two lines."""
+    """Replaces all control characters of a text; with a newline in it, a name could look like two lines."""
     return visible(text, "")
 
 
 def without_credentials(text: str) -> str:
-    """A text with `***` in place of each name and password in its URLs, and wherever else they occur."""
+    """Replaces each name and password in the URLs of a text by `***`, wherever they occur."""
     for secret in set(_CREDENTIALS.findall(text)) - {":"}:
         text = text.replace(secret, "***")
     return text
@@ -124,7 +124,7 @@ def unwritable(target: Path) -> str:
     """Why a page cannot be written to a path; empty if it can."""
     folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():
-        return f"there is no directory {folder}; make it first"
+        return f"there is no directory {folder}; create it first"
     if target.is_dir():
         return "expected a file, found a directory"
     if target.exists() and not target.is_file():

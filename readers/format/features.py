@@ -1,6 +1,6 @@
-"""What the features of a dataset are: keys, labels, pictures, texts, signals, tokens, boxes and others.
+"""The roles and kinds of features: keys, labels, pictures, texts, signals, tokens, boxes and others.
 
-Everything that treats a feature by what it is asks here: the checks, the report, and the search for near duplicates.
+The checks, the report, and the search for near duplicates use them.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from dataclasses import dataclass, field
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 
-# Role -> names that it has beside its own.
+# Role -> names of features with this role, in addition to the role itself.
 _NAMES = {
     "boxes": re.compile(r"(?:.*_)?b?box(?:es)?", re.IGNORECASE),
     "tokens": re.compile(r".*_tokens"),
     "rate": re.compile("sample_?rate|sampling_rate"),
 }
 
-# Roles of features that hold positions in a picture: floats that are no levels.
+# Roles of features that hold positions in a picture: floats that are not levels.
 _POSITIONS = ("boxes", "keypoints")
 
 _SMALL_INTEGERS = ("uint8", "uint16", "int8", "int16")
 
-# A table of bytes with as many rows and columns is a picture in gray.
+# A table of bytes with at least this many rows and columns is a gray picture.
 _GRAY_SIDE = 16
 
 
 @dataclass(frozen=True)
 class Features:
-    """What the features of a dataset are.
+    """The roles and kinds of a dataset's features.
 
     Attributes:
-        roles: Feature -> what it says of a record: `key`, `label`, `boxes`, `box_labels`, `mask`, `instance_masks`,
+        roles: Feature -> its role in a record: `key`, `label`, `boxes`, `box_labels`, `mask`, `instance_masks`,
             `keypoints`, `captions`, `tokens`, `spectrogram` or `rate`; features without a role are left out.
-        kinds: Feature -> what is measured of it, as `kind_of` names it; keys and what is not measured are left out.
+        kinds: Feature -> its kind, as `kind_of` names it; keys and features that are not measured are left out.
         classes: Feature -> the names of its classes by id, if it has any.
     """
 
@@ -46,7 +46,7 @@ class Features:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Features:
-        """The features of a dataset, whatever the option `--names` of its job calls them."""
+        """The features of a dataset, under any names that the option `--names` of its job gave them."""
         classes, roles, kinds = manifest.classes, dict[str, str](), dict[str, str]()
         for name, feature in manifest.schema.items():
             if role := _role(manifest, name, feature):
@@ -57,18 +57,18 @@ class Features:
         return cls(manifest.schema, roles, kinds, classes)
 
     def named(self, role: str) -> str:
-        """The first feature of a role; empty without one."""
+        """The first feature with a role; empty without one."""
         return next((name for name, found in self.roles.items() if found == role), "")
 
     def of_kind(self, *kinds: str) -> list[str]:
-        """The features of some kinds."""
+        """The features of the given kinds."""
         return [name for name, kind in self.kinds.items() if kind in kinds]
 
 
 def kind_of(feature: Feature, is_class: bool) -> str:
-    """`picture`, `text`, `signal`, `floats`, `integers`, or empty for what is not measured.
+    """`picture`, `text`, `signal`, `floats` or `integers`; empty if the feature is not measured.
 
-    Pictures and signals have levels, which are floats, or integers of 8 or 16 bits without names of classes.
+    Pictures and signals have levels: floats, or integers of 8 or 16 bits without class names.
     """
     shape, dtype = feature.shape, feature.dtype
     if (feature.is_sequence and not feature.step) or dtype.startswith("complex"):
@@ -90,7 +90,7 @@ def kind_of(feature: Feature, is_class: bool) -> str:
 
 
 def undecoded(schema: Schema) -> Schema:
-    """The features with which encoded images are read as the bytes that are stored."""
+    """A schema that reads encoded images as their stored bytes."""
     return Schema({name: _undecoded(feature) for name, feature in schema.items()})
 
 

@@ -1,4 +1,4 @@
-"""What checks found in a dataset, as readers and jobs report it."""
+"""The findings of checks, as readers and jobs report them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 from readers.format.display import counted, shortened, visible_line
 
-# From the worst to the mildest.
+# From the most to the least severe.
 SEVERITIES = ("error", "warning", "note")
 
-# Characters of the name of a record that are printed.
+# The most characters of a record's name that are printed.
 _EXAMPLE = 100
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about a dataset that its user should know.
+    """A possible problem of a dataset.
 
     Attributes:
         check: The name of the check.
         severity: `error`, `warning` or `note`.
-        message: What was found, of how many, and with what it was compared.
-        feature: The feature that it concerns; empty if it concerns the whole dataset.
-        split: The split that it concerns; empty if it concerns all splits.
-        count: The number of records at fault; 0 if no single record is.
-        seen: How many records the check saw.
-        examples: Keys of the first of these records, or their numbers.
-        places: The split and the number there of each record that `examples` names.
+        message: A sentence with the numbers found and what they were compared with.
+        feature: The feature it concerns; empty if it concerns the whole dataset.
+        split: The split it concerns; empty if it concerns all splits.
+        count: The number of affected records; 0 if it does not concern single records.
+        seen: The number of records that the check looked at.
+        examples: The keys of the first affected records, or their numbers.
+        places: The split, and the number in it, of each record in `examples`.
     """
 
     check: str
@@ -54,10 +54,10 @@ class CheckResult:
     """The result of `check`.
 
     Attributes:
-        seen, records: How many records the checks saw, of how many. Counts of labels, splits and tokens
-            are those of all records in any case.
+        seen, records: The number of records that the checks looked at, and the number of records in the
+            dataset. Counts of labels, splits and tokens always cover all records.
         checks: The number of checks.
-        findings: What was found, the worst first.
+        findings: The findings, the most severe first.
     """
 
     seen: int

@@ -1,7 +1,7 @@
-"""The `.index` of a TFRecord file: where its records are, and some numbers of each, in arrays to map.
+"""The `.index` of a TFRecord file: where its records are, and some numbers of each, as arrays that can be mapped.
 
-A head, which names the sections and has a checksum for each block of them, and the sections: one array
-each, with a number for each record (docs/format.md).
+It has a head, which lists the sections and a checksum for each block, and the sections: each is an array
+with a number for each record (docs/format.md).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
 
-# The sections that every index of a job has: where each record begins, and where the last one ends; the top
-# 32 bits of the hash that orders them.
+# The sections in the index of every job: where each record begins and the last one ends; and the top
+# 32 bits of the hash that orders the records.
 OFFSET, HASH = "offset", "hash"
 
-# Before the name of a feature.
+# Precedes the name of a feature.
 LENGTH, VALUE = "length/", "value/"
 
 BLOCK_BYTES = 1 << 16
 
 _MAGIC, _VERSION = b"TFINDEX\n", 1
 
-# Magic, version, CRC32C of the head after it, records, bytes of the TFRecord file, where the blocks begin, and
-# the number of sections.
+# Magic, version, CRC32C of the rest of the head, records, bytes of the TFRecord file, start of the blocks, and
+# number of sections.
 HEAD = struct.Struct("<8sIIQQII")
 _UNCHECKED = 16
 
-# Where a section begins, its dtype as NumPy writes it, and the size of its name, which follows.
+# Start of a section, its dtype as NumPy writes it, and the length of its name, which follows.
 _SECTION = struct.Struct("<Q4sI")
 
 _ALIGNMENT = 64
@@ -45,7 +45,7 @@ _DTYPES = frozenset(f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)) 
 
 
 class Section(NamedTuple):
-    """One array of an index: the byte where it begins, a multiple of 64, and the dtype of its numbers."""
+    """One array of an index: the byte at which it begins, a multiple of 64, and its dtype."""
 
     start: int
     dtype: np.dtype[Any]
@@ -53,13 +53,13 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """What the head of an index says.
+    """The head of an index.
 
     Attributes:
         bytes: The size of the TFRecord file in bytes.
-        start: Where the first block begins, in bytes.
+        start: The byte at which the first block begins.
         size: The size of the index in bytes.
-        crc32c: The checksum of the head, from which those of all blocks follow.
+        crc32c: The checksum of the head, which includes the checksums of all blocks.
         checksums: uint32 [blocks], the CRC32C of each block of `BLOCK_BYTES`; the last one may be shorter.
     """
 
@@ -72,12 +72,12 @@ class Head:
     checksums: np.ndarray
 
     def numbers(self, data: Any, name: str) -> np.ndarray:
-        """A section: an array [records] in the bytes of the index, or [records + 1] for `OFFSET`."""
+        """A section of an index, given the bytes of the index: an array [records], or [records + 1] for `OFFSET`."""
         section = self.sections[name]
         return np.frombuffer(data, section.dtype, self.records + (name == OFFSET), section.start)
 
     def damaged(self, data: Any) -> int | None:
-        """The byte at which the first block begins that has not its checksum; None if all have it."""
+        """The byte at which the first block with a wrong checksum begins; None if all are correct."""
         for block, crc in enumerate(self.checksums.tolist()):
             at = self.start + block * BLOCK_BYTES
             if google_crc32c.value(data[at : at + BLOCK_BYTES]) != crc:
@@ -86,10 +86,10 @@ class Head:
 
 
 def numbers_of(schema: Mapping[str, Feature]) -> dict[str, np.dtype[Any]]:
-    """The sections of an index that follow from a schema, and their dtypes.
+    """The sections of an index for a schema, and their dtypes.
 
-    `value/NAME` for each feature that is a single number that NumPy knows, and `length/NAME`, the size of the
-    first unknown dimension, for each feature of unknown shape; of images and feature lists there is none.
+    `value/NAME` for each feature that is a single number of a NumPy dtype, and `length/NAME`, the size of the
+    first unknown dimension, for each feature of unknown shape except images and feature lists.
     """
     found: dict[str, np.dtype[Any]] = {}
     for name, feature in schema.items():
@@ -106,16 +106,16 @@ def numbers_of(schema: Mapping[str, Feature]) -> dict[str, np.dtype[Any]]:
 
 @dataclass(frozen=True)
 class Index:
-    """The numbers of some records that follow one another.
+    """The numbers of consecutive records.
 
-    `lengths`, int64 [records], are in bytes, framing included; `sections`, arrays [records], are all but `OFFSET`.
+    `lengths`, int64 [records], are in bytes, including framing; `sections` are arrays [records], without `OFFSET`.
     """
 
     lengths: np.ndarray
     sections: Mapping[str, np.ndarray]
 
     def to_bytes(self) -> bytes:
-        """The `.index` of a TFRecord file that has these records and no others."""
+        """The `.index` of a TFRecord file that has exactly these records."""
         ends = np.cumsum(self.lengths, dtype=np.int64)
         size = int(ends[-1]) if len(ends) else 0
         offsets = np.append(np.int64(0), ends).astype("<u4" if size < 1 << 32 else "<u8")
@@ -123,20 +123,20 @@ class Index:
 
     @classmethod
     def of_bytes(cls, data: Any, file: str) -> Index:
-        """The numbers in an `.index`, all of it checked; ValueError, with the name of the file, if it is damaged."""
+        """Parses and checks an `.index`; ValueError, with the name of the file, if it is damaged."""
         head = parse_head(data, file)
         lengths = np.diff(checked_offsets(data, head, file))
         sections = {name: head.numbers(data, name) for name in head.sections if name != OFFSET}
         return cls(lengths, sections)
 
     def slice(self, first: int, stop: int) -> Index:
-        """The numbers of some of the records."""
+        """The numbers of the records from `first` to before `stop`."""
         sections = {name: array[first:stop] for name, array in self.sections.items()}
         return Index(self.lengths[first:stop], sections)
 
     @classmethod
     def join(cls, several: Sequence[Index]) -> Index:
-        """The numbers of records of one schema, one after another."""
+        """Joins the numbers of records with the same schema."""
         sections = {
             name: np.concatenate([each.sections[name] for each in several])
             for name in several[0].sections
@@ -145,7 +145,7 @@ class Index:
 
 
 def head_crc32c(data: bytes) -> int:
-    """The checksum in the head of an index, from which those of all its blocks follow."""
+    """The checksum in the head of an index, which covers the checksums of all its blocks."""
     return int.from_bytes(data[12:16], "little")
 
 
@@ -173,7 +173,7 @@ def _formatted(records: int, size: int, arrays: Mapping[str, np.ndarray]) -> byt
 
 
 def parse_head(data: Any, file: str) -> Head:
-    """The head of an index. Its blocks are not checked; ValueError, with the name of the file, if the head is damaged."""
+    """Parses the head of an index, but does not check its blocks; ValueError, with the name of the file, if it is damaged."""
     try:
         return _head(np.frombuffer(data, np.uint8))
     except (ValueError, struct.error) as error:
@@ -187,9 +187,9 @@ def _head(data: np.ndarray) -> Head:
     if version != _VERSION:
         raise ValueError(f"version {version}; this package reads version {_VERSION}")
     if not HEAD.size <= start <= len(data) or google_crc32c.value(data[_UNCHECKED:start]) != crc:
-        raise ValueError("its head has not the CRC32C that it states")
+        raise ValueError("the CRC32C of its head is wrong")
     if start % _ALIGNMENT or size >= _MOST_BYTES:
-        raise ValueError(f"blocks from byte {start} on, for a file of {size} bytes")
+        raise ValueError(f"its blocks start at byte {start}, for a file of {size} bytes")
     sections, at = dict[str, Section](), HEAD.size
     for _ in range(count):
         begin, dtype, length = _SECTION.unpack_from(data[:start].data, at)
@@ -199,31 +199,31 @@ def _head(data: np.ndarray) -> Head:
         if name in sections:
             raise ValueError(f"two sections {name!r}")
         kind = dtype.rstrip(b"\0").decode()
-        if kind in _DTYPES:  # Others are of later versions.
+        if kind in _DTYPES:  # Other dtypes are from later versions.
             sections[name] = section = Section(begin, np.dtype(f"<{kind}"))
             end = begin + (records + (name == OFFSET)) * section.dtype.itemsize
             if begin < start or begin % _ALIGNMENT or end > len(data):
-                raise ValueError(f"section {name!r} at byte {begin} of {len(data)}")
+                raise ValueError(f"section {name!r} at byte {begin} exceeds {len(data)} bytes")
     if OFFSET not in sections or sections[OFFSET].dtype.str not in ("<u4", "<u8"):
-        raise ValueError("it does not say where records begin")
+        raise ValueError("it lacks the offsets of the records")
     checksums = np.frombuffer(data[:start], "<u4", -(-(len(data) - start) // BLOCK_BYTES), at)
     return Head(records, size, start, len(data), crc, sections, checksums)
 
 
 def checked_offsets(data: Any, head: Head, file: str) -> np.ndarray:
-    """Where each record begins and where the last one ends, int64 [records + 1].
+    """The byte at which each record begins and the last one ends, int64 [records + 1].
 
-    Raises ValueError if a block is damaged, or if the records do not follow one another to the end of their file.
+    Raises ValueError if a block is damaged, or if the records do not fill their file without gaps.
     """
     at = head.damaged(data)
     if at is not None:
         raise ValueError(f"{file}: damaged at byte {at}")
     offsets = head.numbers(data, OFFSET).astype(np.int64)
     lengths = np.diff(offsets)
-    # The difference of two numbers wraps around if one of them is negative: from 2 ** 63 on.
+    # The difference of two numbers wraps around if one of them is negative, that is, from 2 ** 63 on.
     wrong = (offsets[:-1] < 0) | (lengths < FRAME_BYTES) | (lengths > MAX_FRAMED_BYTES)
     if offsets[0] or offsets[-1] != head.bytes or wrong.any():
-        raise ValueError(f"{file}: its records do not follow one another in {head.bytes} bytes")
+        raise ValueError(f"{file}: its records do not fill a file of {head.bytes} bytes")
     return offsets
 
 

@@ -30,30 +30,30 @@ VOCABULARY = "vocabulary.txt"
 PADDING, UNKNOWN = b"", b"[UNK]"
 UNKNOWN_ID, RESERVED_IDS = 1, 2
 
-# What words of a vocabulary are without.
+# Removed from the words of a vocabulary.
 PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
 TOKENIZER = "tokenizer.json"
 INDEX_SUFFIX = ".index"
 
-# Of indexes as text, which other programs read, and which are no part of a dataset.
+# Of text indexes, which other programs read, and which are not part of a dataset.
 TEXT_INDEX_SUFFIX = ".idx"
 
-# Beside the options of a job: samples per second of all recordings, as their files state them.
+# Stored with the options of a job: samples per second of all recordings, according to their files.
 SAMPLE_RATE = "sample_rate"
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
-_CURE_OF_NEWER = (
-    ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or read the shards as "
-    "TFRecord files with schema="
+_ADVICE_FOR_NEWER = (
+    ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or, in Python, read the "
+    "shards as TFRecord files with schema="
 )
 
-# The last field of a manifest, the CRC32C of all bytes before the line that holds it.
+# The last field of a manifest: the CRC32C of all bytes before its line.
 _OWN_CRC = re.compile(rb' "crc32c": "([0-9a-f]{8})"\n}\n\Z')
 
 
 class DatasetError(ValueError):
-    """A directory is not a dataset that this package can read; the message states why."""
+    """A directory is not a dataset that this version can read; the message states why."""
 
 
 def join(directory: str, name: str) -> str:
@@ -62,34 +62,34 @@ def join(directory: str, name: str) -> str:
 
 
 def _rate_in(value: Any) -> float:
-    """Samples per second of a number, or of a flag such as `16kHz` or `50`; 0 if it states none."""
+    """Samples per second in a number, or in a flag such as `16kHz` or `50`; 0 if there are none."""
     found = _RATE.fullmatch(str(value).strip())
     return float(found[1]) * (1000 if found[2] else 1) if found else 0.0
 
 
 def generation_file(number: int) -> str:
-    """The file of the manifest of a generation, which never changes."""
+    """The manifest file of a generation, which never changes."""
     return f"{GENERATIONS}/{number}.json"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that a reader needs to know about a generation of a dataset.
+    """Everything that a reader needs to know about one generation of a dataset.
 
     Attributes:
         schema: The features of every record.
         splits: Name -> split, in the order of the job's options.
         label_names: The names of the classes by id; empty if the labels are plain numbers.
         vocabulary: The number of tokens in `vocabulary.txt`; 0 if there is none.
-        options: The job and its own options, without those of the runner or the machine.
+        options: The job and its options, without those of the runner or the machine.
         versions: Package -> version, of the packages that wrote the dataset.
-        class_names: Feature name -> names of its classes by id, for further features that hold
+        class_names: Feature name -> names of its classes by id, for other features that hold
             classes, such as `box_labels`.
         tokenizer: The number of ids of the tokenizer in `tokenizer.json`; 0 if there is none.
-        files: The vocabulary and the tokenizer, by name, of those that there are.
+        files: Name -> the vocabulary and the tokenizer, if the dataset has them.
         rejects: The paths of the lists of rejects.
         generation: The number of the generation.
-        job: Names what decides the records: the options, and the inputs with their sizes.
+        job: Identifies the contents: the options of the job, and its inputs with their sizes.
         ancestors: The SHA-256 of the manifests of the generations that this one continues.
     """
 
@@ -115,7 +115,7 @@ class Manifest:
     def sample_rate(self) -> float:
         """Samples per second of all recordings, as stored.
 
-        0 if neither their files nor the job's flags state them, or if a function has made the records.
+        0 if neither their files nor the job's flags state them, or if a function made the records.
         """
         if self.options.get("map"):
             return 0.0
@@ -129,33 +129,33 @@ class Manifest:
 
     @property
     def paths(self) -> set[str]:
-        """The paths of all files in the dataset's directory but the manifests themselves."""
+        """The paths of all files in the dataset's directory, except the manifests themselves."""
         shards = {shard.path for shard in self.shards}
         indexes = {path + INDEX_SUFFIX for path in shards}
         return {*shards, *indexes, *self.rejects, *(file.path for file in self.files.values())}
 
     @property
     def duplicates(self) -> int:
-        """The number of inputs of all splits that were dropped as duplicates."""
+        """The number of inputs in all splits that were dropped as duplicates."""
         return sum(split.duplicates for split in self.splits.values())
 
     @property
     def more_frames(self) -> int:
-        """The number of images of all splits of which only the first frame is a record."""
+        """The number of images in all splits with more frames than the first, which is the record."""
         return sum(split.more_frames for split in self.splits.values())
 
     @property
     def unannotated(self) -> int:
-        """The number of images of all splits that were kept without an annotation."""
+        """The number of images in all splits that were kept without an annotation."""
         return sum(split.unannotated for split in self.splits.values())
 
     @property
     def rejected(self) -> int:
-        """The number of inputs of all splits that could not become records."""
+        """The number of inputs in all splits that were rejected."""
         return sum(split.rejected for split in self.splits.values())
 
     def counts_of(self, feature: str) -> Counter[int] | None:
-        """How often each value of a feature occurs in all splits; None if it was not counted.
+        """How often each value of a feature occurs in all splits; None if values were not counted.
 
         Scalar labels and tokens are counted, up to 100,000 different values.
         """
@@ -178,7 +178,7 @@ class Manifest:
 
     @property
     def counted_label(self) -> str:
-        """The feature that holds one label a record, whose values are counted; empty without one."""
+        """The feature with one counted label per record; empty without one."""
         for name, feature in self.schema.items():
             # Tokens are counted, too, but they are arrays.
             if not feature.shape and any(split.counts_of(name) for split in self.splits.values()):
@@ -187,13 +187,13 @@ class Manifest:
 
     @property
     def label(self) -> str:
-        """The feature that holds the label of a record, or its labels, counted or not; empty without one."""
+        """The feature with the label or labels of a record, counted or not; empty without one."""
         flat = (name for name, feature in self.schema.items() if len(feature.shape) < 2)
         return self.counted_label or next((f for f in flat if self.name_of_job(f) == "label"), "")
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """Feature -> names of its classes by id, of all features that have any."""
+        """Feature name -> the names of its classes by id, for all features with named classes."""
         names = {self.label or "label": self.label_names, **self.class_names}
         return {feature: found for feature, found in names.items() if found}
 
@@ -201,7 +201,7 @@ class Manifest:
     def num_classes(self) -> int | None:
         """One more than the largest id of a label: the size of a classifier's output.
 
-        None if there are no labels, or if they are numbers of which some are negative.
+        None if there are no labels, or if some are negative numbers.
         """
         if self.label_names:
             return len(self.label_names)
@@ -210,7 +210,7 @@ class Manifest:
 
     @property
     def label_range(self) -> tuple[int, int] | None:
-        """The smallest and the largest label; None without labels that are whole numbers."""
+        """The smallest and the largest label; None without integer labels."""
         if not self.label or self.schema[self.label].dtype != "int64":
             return None
         found = [split.statistics.get(self.label) for split in self.splits.values()]
@@ -224,7 +224,7 @@ class Manifest:
         """Checks the content of a file of `files`.
 
         Raises:
-            ValueError: It has another checksum than the manifest states.
+            ValueError: Its checksum differs from the manifest's.
         """
         crc, expected = google_crc32c.value(content), self.files[name].crc32c
         if expected != crc:
@@ -234,7 +234,7 @@ class Manifest:
             )
 
     def split(self, name: str) -> Split:
-        """The split of a name.
+        """Looks up a split by name.
 
         Raises:
             ValueError: There is no such split; the message lists those that exist.
@@ -268,18 +268,18 @@ class Manifest:
         }
 
     def to_bytes(self) -> bytes:
-        """The content of `manifest.json`, in UTF-8; its last field, `crc32c`, is that of the bytes before it."""
+        """Serializes `manifest.json` in UTF-8; the last field, `crc32c`, covers all bytes before it."""
         text = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
         data = text.removesuffix("\n}").encode() + b",\n"
         return data + b' "crc32c": "%08x"\n}\n' % google_crc32c.value(data)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """The manifest whose content `to_bytes` returned.
+        """Parses the content that `to_bytes` returned.
 
         Raises:
-            ValueError: It is no manifest, has another format version, or has not the CRC32C that it states.
-            RecursionError: It is too deep for JSON.
+            ValueError: The content is not a manifest, has another format version, or fails its own CRC32C.
+            RecursionError: The JSON is nested too deeply.
         """
         manifest = cls.from_json(json.loads(data))
         found = _OWN_CRC.search(data)
@@ -296,10 +296,10 @@ class Manifest:
 
     @classmethod
     def from_json(cls, value: Any) -> Manifest:
-        """The manifest that `to_json` described.
+        """Makes a manifest from the JSON values that `to_json` returned.
 
         Raises:
-            ValueError: A field is missing or wrong, or the format version is a different one.
+            ValueError: A field is missing or wrong, or the format version is another one.
         """
         if not isinstance(value, Mapping):
             raise ValueError(f"expected a JSON object, got {type(value).__name__}")
@@ -308,12 +308,12 @@ class Manifest:
             is_newer = type(version) is int and version > FORMAT_VERSION
             raise ValueError(
                 f"format version {version!r}; this package reads version {FORMAT_VERSION}"
-                + (_CURE_OF_NEWER if is_newer else "; run the job again")
+                + (_ADVICE_FOR_NEWER if is_newer else "; run the job again")
             )
         try:
-            # A later format may demand something of its readers; nothing, so far.
+            # A later format may require support for a feature; there are none so far.
             if unknown := typed(value, "requires", list):
-                raise ValueError(f"it requires {min(map(str, unknown))!r}{_CURE_OF_NEWER}")
+                raise ValueError(f"it requires {min(map(str, unknown))!r}{_ADVICE_FOR_NEWER}")
             fields = {name: read(value, name) for name, read in FIELDS.items()}
         except KeyError as error:
             raise ValueError(f"the field {error} is missing") from None
@@ -332,10 +332,10 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str]) -> Manifest:
-        """The newest manifest of a dataset on a disk, in a store, or wherever fsspec reads.
+        """Reads the newest manifest of a dataset on a disk, in an object store, or from any fsspec URL.
 
         Raises:
-            DatasetError: (a ValueError) The directory holds no manifest, or a damaged one.
+            DatasetError: (a ValueError) The directory has no manifest, or a damaged one.
             StoreError: (an OSError) A store still fails after several retries.
         """
         directory = path_text(directory)
@@ -346,9 +346,9 @@ class Manifest:
 
 
 def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes, Manifest] | None:
-    """The newest manifest of a dataset, and its content; None without one.
+    """Reads the newest manifest of a dataset, and its content; returns None without one.
 
-    A job that was interrupted may have left `manifest.json` older than the newest generation, or missing. `read` raises
+    An interrupted job may have left `manifest.json` older than the newest generation, or missing. `read` must raise
     FileNotFoundError or NotADirectoryError for a path without a file.
 
     Raises:
@@ -368,7 +368,7 @@ def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes
             if name != MANIFEST:
                 return found
         except PermissionError as error:
-            # Stores forbid a file that is missing, if the reader may not list. Credentials may also have expired.
+            # Stores answer 403 for a missing file if the user may not list. Credentials may also have expired.
             if found is None or isinstance(error, RefusedError):
                 raise
             return found
@@ -379,14 +379,14 @@ def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes
 
 
 def _without_manifest(directory: str) -> str:
-    """The error of a directory that holds no manifest."""
+    """The error message for a directory without a manifest."""
     on_disk = is_local(directory)
     if on_disk and not os.path.exists(directory):
         return f"{directory}: no such directory"
     message = (
-        f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or "
-        "give schema= to read TFRecord files without a manifest"
+        f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or, "
+        "in Python, set schema= to read TFRecord files without a manifest"
     )
     if on_disk and any(Path(directory).glob("*.tfrecord*")):
-        message += f"; beam-shards plan reshard --input {directory} shows what they hold"
+        message += f"; beam-shards plan reshard --input {directory} shows their features"
     return message

@@ -1,4 +1,4 @@
-"""Why inputs were rejected: reasons of the lines in `rejects/`, counted."""
+"""Why inputs were rejected: counts the reasons in `rejects/`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# The characters in which reasons of one kind agree.
+# Reasons with the same first characters count as one.
 _REASON_LENGTH = 100
 
 # Quoted text and numbers; not the digits of words such as float32 and UTF-8.
@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason of rejects: how many have it, its text with … for names and numbers, and the key of one of them."""
+    """A reason for rejects: their number, its text with … for names and numbers, and the key of one of them."""
 
     count: int
     reason: str
@@ -25,7 +25,7 @@ class Reason:
 
 
 def reasons_of(rejects: Iterable[tuple[str, str]]) -> list[Reason]:
-    """The reasons of rejects, each a key and an error on one line, the most frequent first."""
+    """Counts the reasons of rejects, each a key and a one-line error, the most frequent first."""
     examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for key, error in rejects:

@@ -28,10 +28,10 @@ IMAGE_ENCODINGS = tuple(
     if each.is_image and not isinstance(each, StepsEncoding)
 )
 
-# Slashes are allowed because other writers use them (image/encoded); 255 characters are generous.
+# Slashes are allowed because other writers use them (image/encoded); 255 characters are enough.
 _NAME = re.compile(r"[^\x00-\x1f\\\ud800-\udfff]{1,255}")
 
-# Of one feature: a record has at most so many bytes.
+# Of a feature in one record, which has at most this many bytes.
 _MOST_VALUES = (1 << 31) - 1
 
 # NumPy 1 has no more. TensorFlow takes minutes for ragged tensors of a thousand.
@@ -88,13 +88,13 @@ class Feature(Spec):
             )
         if any(d is not None and d < 0 for d in shape):
             raise ValueError(
-                f"shape {format_shape(shape)}: a size is negative; use None if it varies"
+                f"shape {format_shape(shape)}: a size is negative; use None for a size that varies"
             )
         if math.prod(size or 1 for size in shape) > _MOST_VALUES:
-            raise ValueError(f"shape {format_shape(shape)}: more than a record holds")
+            raise ValueError(f"shape {format_shape(shape)}: too many values for one record")
         if self.encoding == "":
             object.__setattr__(self, "encoding", _default_encoding(self.dtype, shape))
-        if self.encoding not in list(ENCODINGS):  # It may be anything, of JSON.
+        if self.encoding not in list(ENCODINGS):  # From JSON, it may be of any type.
             raise ValueError(
                 f"{self.dtype} {format_shape(shape)}, {self.encoding}: unknown encoding {self.encoding!r}: "
                 f"expected one of {', '.join(ENCODINGS)}"
@@ -104,12 +104,12 @@ class Feature(Spec):
 
     @functools.cached_property
     def codec(self) -> Encoding:
-        """The encoding itself."""
+        """The encoding as an object."""
         return ENCODINGS[self.encoding]
 
     @functools.cached_property
     def step(self) -> Feature | None:
-        """The feature in each step of a feature list; None for any other feature."""
+        """The feature in each step of a feature list; None for other features."""
         codec = self.codec
         if not isinstance(codec, StepsEncoding) or codec.of is None:
             return None
@@ -135,7 +135,7 @@ class Feature(Spec):
 
     @functools.cached_property
     def is_rows(self) -> bool:
-        """Whether a record has numbers in an array of which only the first size is unknown."""
+        """Whether the value is an array of numbers with only the first size unknown."""
         is_array = not self.is_sequence and self.dtype != "string"
         return is_array and self.shape[:1] == (None,) and None not in self.shape[1:]
 
@@ -146,7 +146,7 @@ class Feature(Spec):
 
     @property
     def has_length(self) -> bool:
-        """Whether the shape has unknown dimensions, and a record has exactly one size in each.
+        """Whether the shape has unknown dimensions, and a record has exactly one size in each of them.
 
         The arrays of a sequence can differ in size, so it must have fixed inner dimensions.
         """
@@ -169,12 +169,12 @@ class Feature(Spec):
 
     @classmethod
     def of(cls, value: Any) -> Feature:
-        """The feature that a schema states.
+        """Makes a feature from any value that a schema accepts.
 
         Args:
-            value: A feature; its arguments as a tuple; a dtype as a name, of NumPy or of TensorFlow, for
+            value: A feature; its arguments as a tuple; a dtype, or its name in NumPy or TensorFlow, for
                 a single value; or a `tf.io.FixedLenFeature`, `VarLenFeature`, `FixedLenSequenceFeature`
-                or `RaggedFeature`, whose values an Example holds as a list.
+                or `RaggedFeature`, which mean a list in an Example.
 
         Raises:
             ValueError: It is none of these.
@@ -193,7 +193,7 @@ class Feature(Spec):
 
     @classmethod
     def from_json(cls, value: Any) -> Feature:
-        """The feature that `to_json` described.
+        """Makes a feature from the JSON values that `to_json` returned.
 
         Raises:
             ValueError: A field is missing or wrong.
@@ -204,7 +204,7 @@ class Feature(Spec):
 
 
 def _dtype_name(dtype: Any) -> str:
-    """The name of a dtype, which may be one of NumPy or TensorFlow."""
+    """The name of a dtype, which may be from NumPy or TensorFlow."""
     if isinstance(dtype, str):
         return dtype
     name = getattr(dtype, "name", None)  # Of tf.float32 and np.dtype("float32").
@@ -219,7 +219,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _shape_in_example(spec: Any) -> tuple[int | None, ...]:
-    """The shape of the values that a feature spec of `tf.io` reads; ValueError if they have no single shape."""
+    """The shape of the values of a feature spec of `tf.io`; ValueError if they have no single shape."""
     kind = type(spec).__name__
     if kind in ("VarLenFeature", "RaggedFeature") and not getattr(spec, "partitions", ()):
         return (None,)
@@ -236,7 +236,7 @@ _INTEGER = Feature("int64", (), "list")
 
 
 def is_feature_name(name: str) -> bool:
-    """Whether a feature may have a name."""
+    """Whether a name is valid for a feature."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -244,7 +244,7 @@ class Schema(Mapping[str, Feature]):
     """The features of a dataset: an immutable mapping from name to `Feature`, sorted by name.
 
     Args:
-        features: Name -> a `Feature`, or what one is made of (see `Feature.of`): its arguments as a
+        features: Name -> a `Feature`, or a value that one can be made from (see `Feature.of`): its arguments as a
             tuple, `(dtype,)`, `(dtype, shape)` or `(dtype, shape, encoding)`; a dtype, for a single
             value; or TensorFlow's own `tf.io.FixedLenFeature` and the like.
 
@@ -298,7 +298,7 @@ class Schema(Mapping[str, Feature]):
         return len(self._features)
 
     def items(self) -> ItemsView[str, Feature]:
-        # Called for every record; it takes a fifth of the time of Mapping's own method.
+        # Called for every record; takes a fifth of the time of Mapping's own method.
         return self._features.items()
 
     def __eq__(self, other: object) -> bool:
@@ -311,10 +311,10 @@ class Schema(Mapping[str, Feature]):
         return f"Schema({self._features!r})"
 
     def select(self, names: list[str] | tuple[str, ...]) -> Schema:
-        """The schema of the features of some names.
+        """Returns the schema of some of the features.
 
         Raises:
-            ValueError: A name is not in the schema; the message lists those that are.
+            ValueError: A name is not in the schema; the message lists the names that are.
         """
         unknown = [name for name in names if name not in self]
         if unknown:
@@ -327,7 +327,7 @@ class Schema(Mapping[str, Feature]):
 
     @classmethod
     def from_json(cls, value: Any) -> Schema:
-        """The schema that `to_json` described.
+        """Makes a schema from the JSON values that `to_json` returned.
 
         Raises:
             ValueError: A feature is missing or wrong.

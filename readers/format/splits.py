@@ -1,4 +1,4 @@
-"""What a manifest lists: splits, shards and other files, and how its fields are checked."""
+"""The splits, shards and other files in a manifest, and how its fields are checked."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NUMBER = re.compile(r"[0-9a-f]{8}")
 # A part of a path, on any filesystem and in any URL.
 _PART = re.compile(r"(?!\.\.?\Z)[^/\\:%?#\x00-\x1f]+")
 
-# Records or bytes: the sums of several still fit into 63 bits.
+# The most records or bytes: the sums of several still fit into 63 bits.
 _MOST = 1 << 60
 
-# Counts that a split need not have.
+# Counts that a split may lack.
 _MORE_COUNTS = ("more_frames", "unannotated")
 
 
@@ -32,21 +32,21 @@ def shard_name(split: str, index: int, count: int) -> str:
 
 
 def check_split_name(name: str) -> str:
-    """The name of a split; ValueError if it cannot be the beginning of a file name."""
+    """Returns the name of a split; ValueError if it is not valid in file names."""
     if not _SPLIT_NAME.fullmatch(name) or name.startswith("."):
         raise ValueError(f"split name {name!r}: expected letters, digits, _ and .")
     return name
 
 
 def checked_path(path: Any) -> str:
-    """A path in a dataset; ValueError if it is no text, or may lead out of the dataset's directory."""
+    """Returns a path in a dataset; ValueError if it is not text, or may lead out of the dataset's directory."""
     if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
-        raise ValueError(f"path {str(path)[:200]!r}: expected one inside the dataset")
+        raise ValueError(f"path {str(path)[:200]!r}: expected a path inside the dataset")
     return path
 
 
 class File(NamedTuple):
-    """A file beside the shards.
+    """A file next to the shards.
 
     Attributes:
         path: Its path in the dataset's directory.
@@ -67,8 +67,8 @@ class Shard:
         bytes: The size of the file.
         crc32c: The CRC32C of the whole file, without TFRecord's masking.
         index_bytes: The size of its index.
-        index_crc32c: The CRC32C of the head of its index, which has those of all its blocks.
-        smallest_hash: The smallest of the top 32 bits of its records' order hashes.
+        index_crc32c: The CRC32C of the head of its index, which includes the CRC32C of each block.
+        smallest_hash: The smallest order hash of its records, top 32 bits.
     """
 
     path: str
@@ -86,11 +86,11 @@ class Split:
 
     Attributes:
         shards: The shards, in the order of their numbers.
-        rejected: The number of inputs of this split that could not become records.
-        statistics: Feature name -> statistics of its values in this split alone, so that a
-            normalisation learned from `train` is free of data from `test`.
+        rejected: The number of inputs of this split that were rejected.
+        statistics: Feature name -> statistics of its values in this split only, so that a
+            normalization fitted to `train` does not use data from `test`.
         duplicates: The number of inputs of this split that were dropped as duplicates.
-        more_frames: The number of images of this split of which only the first frame is a record.
+        more_frames: The number of images of this split with more frames than the first, which is the record.
         unannotated: The number of images of this split that were kept without an annotation.
     """
 
@@ -112,7 +112,7 @@ class Split:
         return sum(shard.bytes for shard in self.shards)
 
     def counts_of(self, feature: str) -> Counter[int] | None:
-        """How often each value of a feature occurs; None if the statistics do not contain that."""
+        """How often each value of a feature occurs; None if the statistics do not include counts."""
         figures = self.statistics.get(feature)
         values = figures.get("values") if isinstance(figures, Mapping) else None
         if not isinstance(values, Mapping) or not all(isinstance(n, int) for n in values.values()):
@@ -147,7 +147,7 @@ def split_json(split: Split) -> dict[str, Any]:
 
 
 def _split_of(name: str, value: Mapping[str, Any]) -> Split:
-    """The split that `split_json` described; ValueError, KeyError or TypeError if a field is wrong or missing."""
+    """Makes a split from the JSON values of `split_json`; ValueError, KeyError or TypeError if a field is wrong or missing."""
     shards = []
     for shard in typed(value, "shards", list):
         path = checked_path(shard["path"])
@@ -184,7 +184,7 @@ def _hex_number(value: Mapping[str, Any], key: str) -> int:
 
 
 def typed(value: Mapping[str, Any], key: str, kind: type) -> Any:
-    """The value of a key, which must be of exactly this type."""
+    """The value of a key, which must have exactly this type."""
     found = value[key]
     if type(found) is not kind:
         raise ValueError(f"{key}: expected {kind.__name__}, found {str(found)[:80]!r}")
@@ -236,7 +236,7 @@ def _files(value: Mapping[str, Any], key: str) -> dict[str, File]:
 
 _MAPPING = functools.partial(typed, kind=dict)
 
-# Field of the manifest as JSON -> what reads and checks it, given all fields and its name.
+# Field of the manifest's JSON -> a function that reads and checks it, given all fields and its name.
 FIELDS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
     "schema": lambda value, key: Schema.from_json(value[key]),
     "splits": _splits,

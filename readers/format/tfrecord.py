@@ -22,7 +22,7 @@ FOOTER_BYTES = 4
 
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 
-# Protobuf's own limit. A larger length is taken for corruption before anything is allocated.
+# Protobuf's own limit. A larger length means corruption, and is rejected before memory is allocated.
 MAX_RECORD_BYTES = (1 << 31) - 1
 
 MAX_FRAMED_BYTES = MAX_RECORD_BYTES + FRAME_BYTES
@@ -31,7 +31,7 @@ _CRC = struct.Struct("<I")
 
 _MASK_DELTA = 0xA282EAD8
 
-# Up to this size, copying a record's parts takes less time than a checksum of each.
+# Up to this size, copying a record's parts takes less time than computing a checksum of each.
 _JOINED_BYTES = 64 << 10
 
 
@@ -41,7 +41,7 @@ class CorruptRecordError(ValueError):
     Attributes:
         file: The path or URL of the file; None if several files are damaged.
         record: The number of the record in the file, from 0; None if only its position is known.
-        offset: Where the record begins in the file, in bytes; None if it is unknown.
+        offset: The byte at which the record begins in the file; None if it is unknown.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class CorruptRecordError(ValueError):
         record: int | None = None,
         offset: int | None = None,
     ) -> None:
-        # The message alone must do: PyTorch makes the errors of its workers again from their text.
+        # The message must be enough: PyTorch recreates the errors of its workers from their text.
         super().__init__(message)
         self.file, self.record, self.offset = file, record, offset
 
@@ -59,7 +59,7 @@ class CorruptRecordError(ValueError):
     def at(
         cls, file: str, offset: int, fault: str, record: int | None = None
     ) -> CorruptRecordError:
-        """The error for a record at a position; `fault` completes a sentence about it."""
+        """Makes the error for a record at a position; `fault` is the rest of a sentence about it."""
         which = "the record" if record is None else f"record {record}"
         return cls(f"{file}: {which} at byte {offset} {fault}", file, record, offset)
 
@@ -79,13 +79,13 @@ def _mask(crc: int) -> int:
 
 
 def frame(data: bytes) -> bytes:
-    """One record with its 16 bytes of framing; ValueError if it is larger than `MAX_RECORD_BYTES`."""
+    """Frames one record with 16 bytes; ValueError if it is larger than `MAX_RECORD_BYTES`."""
     _check(len(data))
     return b"".join((_header(len(data)), data, _CRC.pack(masked_crc32c(data))))
 
 
 def frame_parts(parts: Parts) -> bytes:
-    """As `frame`, for a record in parts, bytes or uint8 [n] arrays, which are copied once."""
+    """Frames a record in parts, bytes or uint8 [n] arrays, which are copied only once."""
     size = sum(map(len, parts))
     _check(size)
     if size <= _JOINED_BYTES:
@@ -95,7 +95,7 @@ def frame_parts(parts: Parts) -> bytes:
 
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
-    """Frames many records, in a quarter of the time that `frame` takes."""
+    """Frames many records, in a quarter of the time of calling `frame` for each."""
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     masked = (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
     footers = masked.astype("<u4").tobytes()
@@ -121,7 +121,7 @@ def _header(size: int) -> bytes:
 def unframe(
     framed: bytes | memoryview, file: str, offset: int, record: int | None = None
 ) -> memoryview:
-    """The data of one framed record, with its checksums verified.
+    """Returns the data of one framed record, after verifying its checksums.
 
     Raises:
         CorruptRecordError: The length or a checksum is wrong.
@@ -145,7 +145,7 @@ def unframe(
 
 
 def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Which framed records have correct lengths and checksums, so that `unframe` would accept them, bool [n].
+    """Whether each framed record has correct lengths and checksums, so that `unframe` would accept it, bool [n].
 
     The data, bytes or uint8 [m], begins with the records, one after another; their lengths, int64 [n], include the
     framing and are at least `FRAME_BYTES`.
@@ -156,7 +156,7 @@ def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndar
 
 
 def record_length(header: bytes, file: str, offset: int) -> int:
-    """The length of a record's data in bytes, from its header; CorruptRecordError if that is wrong or cut off."""
+    """The length of a record's data in bytes, from its header; CorruptRecordError if the header is wrong or cut off."""
     if len(header) < HEADER_BYTES:
         raise CorruptRecordError.at(file, offset, "is cut off")
     length, crc = struct.unpack("<QI", header)

@@ -1,3 +1,3 @@
-"""The version of the distribution, which both packages have."""
+"""The version of the distribution, shared by both packages."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Numbers that describe a picture."""
+"""Measures of a picture."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import numpy as np
 
 from readers.format.similarity.levels import levels
 
-# Pixels of the middle of a larger picture in which its sharpness is measured, and the fewest at a quarter of its size.
+# Pixels in the middle of a larger picture that its sharpness is measured in, and the fewest at a quarter of its size.
 _SHARPNESS_SIDE, _SMALLEST = 256, 8
 
-# Rows and columns of a larger picture that are looked at for everything else, at equal distances.
+# Rows and columns of a larger picture that everything else is measured in, evenly spaced.
 _SIDE = 256
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def measure_picture(pixels: np.ndarray) -> dict[str, float]:
-    """Numbers that describe a picture, [height, width] or [height, width, 1, 3 or 4], not empty.
+    """Measures a picture, [height, width] or [height, width, 1, 3 or 4], not empty.
 
-    - `width`, `height`, `aspect`; `side` is that of a square of as many pixels;
+    - `width`, `height`, `aspect`; `side`, of a square with as many pixels;
     - `brightness` and `contrast`: the mean and the standard deviation of the luma, between 0 and 1;
     - `dark` and `light`: the luma that 1% and 95% of the pixels exceed;
     - `sharpness`: the standard deviation of the Laplacian in the middle at half the size, relative to that at a quarter.
-      0.25 is as smooth as can be, and photographs in focus have 0.65 to 1.3. At full size a JPEG's noise would count as
-      edges. A picture with a side of less than 32 pixels has none;
-    - `entropy`: that of 256 levels of luma, in bits;
-    - `gray`: 1 if all three channels are the same, 0 if not; NaN of a picture of one channel.
+      0.25 is as smooth as possible, and photographs in focus have 0.65 to 1.3. At full size, JPEG noise would count as
+      edges. NaN if a side has less than 32 pixels;
+    - `entropy`: of 256 levels of luma, in bits;
+    - `gray`: 1 if all three channels are equal, otherwise 0; NaN for a picture with one channel.
 
-    Integers are levels from 0 to the largest of their dtype, floats from 0 to 1, or to 255 if there is one above 1. Of a
-    picture of more than 511 pixels a side, every n-th pixel is looked at.
+    Integers are levels from 0 to the maximum of their dtype; floats go from 0 to 1, or to 255 if any exceeds 1. In a
+    picture with a side of more than 511 pixels, every n-th pixel is measured.
     """
     height, width = pixels.shape[:2]
     colors = pixels[..., :3] if pixels.ndim == 3 else pixels[..., None]
@@ -66,7 +66,7 @@ def _luma(colors: np.ndarray) -> np.ndarray:
 
 
 def _step(colors: np.ndarray) -> float:
-    """The difference of levels of luma whose rounding errors are those of the channels; 0 for floats."""
+    """The step between levels of luma whose rounding errors are those of the channels; 0 for floats."""
     if colors.dtype.kind not in "ui":
         return 0.0
     weights = np.sqrt((_LUMA**2).sum()) if colors.shape[2] == 3 else 1.0
@@ -74,14 +74,14 @@ def _step(colors: np.ndarray) -> float:
 
 
 def _sharpness(colors: np.ndarray) -> float:
-    """The edges of a picture at half its size, relative to those at a quarter; NaN if it has none, or is small."""
+    """The edges of a picture at half its size, relative to those at a quarter; NaN if it is small or has no edges."""
     top, left = (max(0, (side - _SHARPNESS_SIDE) // 2) for side in colors.shape[:2])
     luma = _luma(colors[top : top + _SHARPNESS_SIDE, left : left + _SHARPNESS_SIDE])
     half = _halved(luma)
     quarter = _halved(half)
     if min(quarter.shape) < _SMALLEST:
         return np.nan
-    # The Laplacian adds the rounding errors of five levels, of which one counts four times; a level is the
+    # The Laplacian adds the rounding errors of five levels, one of them four times; a level is the
     # mean of 4 or 16 pixels.
     rounding = _step(colors) ** 2 * 20 / 12
     edges, coarse_edges = _edges(half) - rounding / 4, _edges(quarter) - rounding / 16

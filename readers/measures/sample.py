@@ -1,7 +1,7 @@
-"""A sample of a dataset: for each record the numbers that describe it, its digest, sketch, label and key.
+"""A sample of a dataset: the measures, digest, sketch, label and key of each record.
 
-The records of a split are in the order of hashes of their keys, so its first records are a sample that
-depends on nothing but the keys, and are read as one range of bytes. They are decoded one by one in windows of a few
+The records of a split are stored in the order of hashes of their keys, so its first records are a random sample,
+always the same, and are read as one range of bytes. They are decoded one by one, in windows of a few
 MiB, so that they fit memory.
 """
 
@@ -32,22 +32,22 @@ from readers.shards.index import read_offsets
 from readers.shards.resolve import resolve
 from readers.source import RecordSource
 
-# Bytes of all samples of a dataset as they are stored, and values of features: a table may have thousands of columns.
+# The most bytes of all samples of a dataset, as stored, and values of features: a table may have thousands of columns.
 _MOST_BYTES, _MOST_VALUES = 2 << 30, 1 << 22
 
-# Bytes of a window, unless a record is larger. Windows of more than the second are visited one at a time.
+# Bytes of a window, unless a single record is larger. Windows larger than the second limit are read one at a time.
 _WINDOW, _LARGE_WINDOW = 4 << 20, 32 << 20
 
-# Records that are larger, as they are stored or with the pixels of a picture, are left out.
+# Records that are larger, as stored or with the decoded pixels of a picture, are left out.
 LARGEST = 256 << 20
 
-# Texts that are larger are, too: of each character, several bytes are in memory.
+# So are records with larger texts: several bytes of memory are used per character.
 _LARGEST_TEXT = 32 << 20
 
 # Stands for the pixels of a picture that cannot be decoded.
 _UNDECODABLE = np.zeros((0, 0, 3), np.uint8)
 
-# Kind of a feature -> when two of its values are near duplicates.
+# Kind of a feature -> the criterion for near duplicates.
 LIKENESS = {
     "picture": Likeness("picture", DEFAULTS["picture"]),
     "text": Likeness("text", DEFAULTS["text"]),
@@ -60,11 +60,11 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SplitSample:
-    """The first records of a split, without those that are too large: their numbers in the split, int64 [seen], and keys, if stored.
+    """The first records of a split that are not too large: their numbers in the split, int64 [seen], and keys, if stored.
 
-    Of each feature, by name: measures, float64 [seen]; digests, uint64 [seen], equal for equal values and 0 for empty ones;
-    sketches, by which near duplicates are found, if a record was seen; and how often each class with a name occurs. `labels`
-    is int64 [seen]; None if a record has none, or several.
+    By feature: measures, float64 [seen]; digests, uint64 [seen], equal for equal values and 0 for empty ones;
+    sketches to find near duplicates with, unless no record was seen; and the count of each named class. `labels`
+    is int64 [seen]; None unless each record has a single label.
     """
 
     numbers: np.ndarray
@@ -82,15 +82,15 @@ class SplitSample:
         return len(self.numbers)
 
     def named(self, number: int) -> str:
-        """The name by which a user finds a record of the sample: its key, or its number in the split."""
+        """The name by which a user can find a sampled record: its key, or its number in the split."""
         place = int(np.searchsorted(self.numbers, number))
         return self.keys[place] if self.keys else f"record {number}"
 
 
 def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitSample]:
-    """The samples of all splits by name, shared by their sizes: `most` records, but at most 2 GiB and four million values of features.
+    """The samples of all splits, proportional to their sizes: `most` records, but at most 2 GiB and four million values of features.
 
-    Raises CorruptRecordError or DatasetError, both a ValueError, for a damaged shard or one that differs from the manifest;
+    Raises CorruptRecordError or DatasetError (each a ValueError) for a damaged shard, or one that differs from the manifest;
     FileNotFoundError; StoreError if a store still fails after several retries.
     """
     splits = manifest.splits.items()
@@ -98,7 +98,7 @@ def sample_of(directory: str, manifest: Manifest, most: int) -> dict[str, SplitS
     most = min(most, _MOST_VALUES // max(1, len(manifest.schema)))
     records = sum(split.records for _, split in splits)
     share = min(1.0, most / max(1, records), _MOST_BYTES / max(1, size))
-    # One of each split at least: a small split is not left out.
+    # At least one record of each split, however small.
     counts = {name: min(s.records, max(1, int(share * s.records))) for name, s in splits}
     return {name: _sample(directory, manifest, name, count) for name, count in counts.items()}
 
@@ -131,13 +131,13 @@ def _sample(directory: str, manifest: Manifest, name: str, most: int) -> SplitSa
 
 
 def _with_classes(features: Features) -> list[str]:
-    """The features of whole numbers that have names of classes."""
+    """The integer features with named classes."""
     names = [name for name in features.classes if name in features.kinds]
     return [name for name in names if "int" in features.schema[name].dtype]
 
 
 class _Window:
-    """What is kept of some records that are read together, as `SplitSample` has it of all."""
+    """The part of a `SplitSample` for records that are read together."""
 
     def __init__(self, features: Features, records: Iterable[tuple[int, Record]]) -> None:
         self._kinds, self._key = features.kinds, features.named("key")
@@ -162,14 +162,14 @@ class _Window:
                 self.sketches[name] = join(compared)
 
     def _add(self, number: int, record: Record, rows: dict[str, list[Any]]) -> None:
-        """Looks at a record, and keeps none of its values but texts and signals until the end of the window."""
+        """Measures a record, and keeps only its texts and signals until the end of the window."""
         self.numbers.append(number)
         if self._key:
             self.keys.append(record[self._key].decode("utf-8", "replace"))
         for name, kind in self._kinds.items():
             value = record[name]
             compared: Any = None
-            if kind == "picture":  # Its pixels take too much memory to be kept.
+            if kind == "picture":  # Its pixels take too much memory to keep.
                 compared = LIKENESS[kind].sketch([np.asarray(value)])
             elif kind == "text":
                 compared = value.decode("utf-8", "replace")
@@ -182,7 +182,7 @@ class _Window:
 
 
 def _visited(directory: str, part: str, schema: Schema, features: Features) -> list[_Window]:
-    """The windows of records of a part of a split, such as `train[:100]`, in their order."""
+    """The windows of records of part of a split, such as `train[:100]`, in order."""
     plan = resolve(directory, part, schema, None)
     offsets = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in plan.parts]
     lengths = np.concatenate([*offsets, np.empty(0, np.int64)])
@@ -205,7 +205,7 @@ def _visited(directory: str, part: str, schema: Schema, features: Features) -> l
 
 
 def _windows(lengths: np.ndarray) -> Iterator[range]:
-    """The numbers of the records that are read together."""
+    """The numbers of the records to read together."""
     ends = np.cumsum(lengths)
     start = 0
     while start < len(ends):
@@ -216,7 +216,7 @@ def _windows(lengths: np.ndarray) -> Iterator[range]:
 
 
 def _decoded(stored: Record, schema: Schema) -> Record | None:
-    """A record with the pixels of its pictures; None if it is too large once it is decoded."""
+    """A record with the pixels of its pictures; None if it is too large when decoded."""
     record = dict(stored)
     for name, value in stored.items():
         if schema[name].is_image:
@@ -229,7 +229,7 @@ def _decoded(stored: Record, schema: Schema) -> Record | None:
 
 
 def _pixels(name: str, feature: Feature, encoded: Any) -> Any:
-    """The pixels of a picture, or of a list of pictures; None if they are larger than `LARGEST`."""
+    """The pixels of a picture, or of a list of pictures; None if they take more than `LARGEST`."""
     several = encoded if feature.step else [encoded]
     try:
         images = [EncodedImage(name, feature.step or feature, data) for data in several]
@@ -249,19 +249,19 @@ def _measured(kind: str, value: Any) -> dict[str, float]:
     array = np.asarray(value)
     if not array.size:
         return {"size": 0}
-    with np.errstate(all="ignore"):  # Sums of the largest floats are infinite.
+    with np.errstate(all="ignore"):  # Sums of very large floats are infinite.
         measure = {"picture": measure_picture, "signal": measure_signal}.get(kind, measure_array)
         return measure(array)
 
 
 def _digest(value: Any) -> int:
-    """64 bits of a hash of a value: of its bytes, and of the shape of an array; 0 of an empty value."""
+    """A 64-bit hash of a value: of its bytes, and the shape of an array; 0 for an empty value."""
     if (isinstance(value, bytes) and not value.strip()) or not np.size(value):
         return 0
     if isinstance(value, bytes):
         shape, data = b"", memoryview(value)
     else:
-        # Without a copy, because a value may be as large as memory allows.
+        # Without a copy, because a value may take most of the memory.
         shape = repr(np.shape(value)).encode()
         data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     found = hashlib.blake2b(shape + b"|", digest_size=8)
@@ -270,7 +270,7 @@ def _digest(value: Any) -> int:
 
 
 def _joined(parts: Sequence[Measures]) -> Measures:
-    """The measures of runs of records as those of all of them; NaN where a run has none of a name."""
+    """Joins the measures of runs of records, with NaN where a run lacks one."""
     names = dict.fromkeys(name for part in parts for name in part)
     missing = [np.full(len(next(iter(part.values()))), np.nan) for part in parts]
     pairs = list(zip(parts, missing, strict=True))

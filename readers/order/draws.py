@@ -1,6 +1,6 @@
-"""Random numbers that depend only on a record's key and a salt: not on the batch size, the host, or earlier draws.
+"""Random numbers that depend only on a record's key and a salt, and not on the batch size, the host, or earlier draws.
 
-They come from a Feistel network over the two halves of the key, whose rounds depend on the salt.
+They come from a Feistel network over the two halves of the key; its rounds depend on the salt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def salt_keys(salt: str) -> np.ndarray:
 
 
 def random_bits(keys: Any, rounds: Any) -> Any:
-    """32 random bits for each key, int64; `rounds` are `salt_keys`, or arrays that broadcast with the keys."""
+    """32 random bits for each key, int64; `rounds` is the result of `salt_keys`, or arrays that broadcast with the keys."""
     left, right = keys // (1 << 32) & _LOW, keys & _LOW
     for key in rounds:
         left, right = right, left ^ hash32(right ^ key)
@@ -36,7 +36,7 @@ def random_bits(keys: Any, rounds: Any) -> Any:
 
 
 def uniforms(keys: np.ndarray, salts: Sequence[str]) -> np.ndarray:
-    """Numbers from 0 to below 1, float64 [B, salts], for keys, int64 [B]: those of `transforms.uniform` by salt."""
+    """Numbers from 0 to below 1, float64 [B, salts], for keys, int64 [B]; the same numbers as `transforms.uniform` for each salt."""
     rounds = np.stack([salt_keys(salt) for salt in salts], axis=1)
     bits: np.ndarray = random_bits(keys[:, None], rounds)
     return (bits >> 8) * 2.0**-24

@@ -13,20 +13,20 @@ import numpy as np
 from readers.order.orders import MIXTURE, GlobalOrder, SequentialOrder
 from readers.order.permutation import Permutation
 
-# In places. A short window keeps every part of an epoch close to the weights.
+# The window in places. A short one keeps every part of an epoch close to the weights.
 _WINDOW = 256
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Several datasets to read as one, each with a weight; a reader takes it as its path.
+    """Several datasets to read as one, each with a weight: a path for all readers of batches.
 
-    Of any number of records in a row, each dataset has its exact share, give or take the records of one
+    In any run of records, each dataset has its exact share, give or take the records of one
     window of 256. A dataset that runs out starts over in the order of its next epoch. An epoch of
     the mixture has as many records as all datasets together.
 
     Attributes:
-        weights: A dataset's path -> its weight, a number above 0. Only their ratios matter.
+        weights: Path of a dataset -> its weight, a number above 0. Only their ratios matter.
 
     Raises:
         ValueError: There are no datasets, or a weight is not a number above 0.
@@ -53,17 +53,12 @@ def _is_weight(value: object) -> bool:
 
 
 class MixedOrder:
-    """The order of a mixture of datasets by weights, whose records are numbered one dataset after another.
+    """The order of a weighted mixture of datasets, whose records are numbered one dataset after another.
 
-    In each dataset, an epoch continues where the epoch before it stopped. The places are divided into windows.
-    Of the first n windows, a dataset whose share of the weights is s has floor(n * size * s) places, so its part
-    is exact in the long run, whatever the weights are.
-
-    Args:
-        counts: The number of records in each dataset, at least one.
-        orders: The order of each dataset.
-        weights: The weight of each dataset, greater than 0.
-        seed: Determines how the datasets are shuffled within a window; None spreads them evenly.
+    In each dataset, an epoch continues where the previous one stopped. The places are divided into windows.
+    Of the first n windows, a dataset with a share s of the weights has floor(n * size * s) places, so its share
+    is exact in the long run, for any weights. `counts` and `weights` are above 0. `seed` shuffles the datasets within a
+    window; None spreads them evenly.
     """
 
     def __init__(
@@ -77,7 +72,7 @@ class MixedOrder:
         self._firsts = (np.cumsum(counts) - np.array(counts)).tolist()
         exact = [Fraction(str(weight)) for weight in weights]
         self._shares = [share / sum(exact) for share in exact]
-        # A window that is longer than the datasets are many begins at most one window late.
+        # With a window longer than the number of datasets, each window starts at most one window late.
         self._size = max(_WINDOW, 4 * len(counts))
 
     def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
@@ -85,7 +80,7 @@ class MixedOrder:
         windows = positions // self._size
         datasets, turns = np.empty_like(places), np.empty_like(places)
         for window in np.unique(windows).tolist():
-            # Rounding down makes windows begin early, so the last positions may be in the next one.
+            # Rounding down makes windows start early, so the last positions may be in the next one.
             rows = np.flatnonzero(windows == window)
             windows[rows] += positions[rows] >= sum(self._before(window + 1))
         for window in np.unique(windows).tolist():
@@ -101,11 +96,11 @@ class MixedOrder:
         return numbers
 
     def _before(self, window: int) -> list[int]:
-        """How many places each dataset has before a window."""
+        """The number of places of each dataset before a window."""
         return [math.floor(window * self._size * share) for share in self._shares]
 
     def _window(self, window: int) -> tuple[np.ndarray, np.ndarray]:
-        """The dataset at each place of a window, and how many earlier places that dataset has."""
+        """The dataset at each place of a window, and how many earlier places this dataset has."""
         before = np.array(self._before(window))
         places = np.array(self._before(window + 1)) - before
         datasets = np.repeat(np.arange(len(places)), places)
@@ -116,6 +111,6 @@ class MixedOrder:
                 Permutation(len(spread), self._seed, window, MIXTURE)(np.arange(len(spread)))
             ]
         earlier = np.empty_like(spread)
-        # A stable sort puts the places of each dataset one after another, in their order.
+        # A stable sort groups the places of each dataset, in order.
         earlier[np.argsort(spread, kind="stable")] = ranks
         return spread, earlier + before[spread]

@@ -1,4 +1,4 @@
-"""The orders of an epoch: which record is at a place, as pure functions."""
+"""The orders of an epoch: which record is at each place, as pure functions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from readers.order.permutation import Permutation
 
-# The purpose of a permutation, which is part of its key.
+# The purpose of a permutation, as part of its key.
 GLOBAL, SHARDS, WINDOW, MIXTURE = 0, 1, 2, 3
 
-# How many shards are read at once, and how many records of one before the next. More shards mix
-# better, longer runs cost less.
+# The number of shards read in turn, and of records from one shard before the next. More shards mix
+# better; longer runs cost less.
 CYCLE, BLOCK = 16, 16
 
 
-# An epoch and some places in it, int64 [k] -> the numbers of the records at these places, int64 [k].
+# An epoch and places in it, int64 [k] -> the numbers of the records at these places, int64 [k].
 RecordOrder = Callable[[int, np.ndarray], np.ndarray]
 
 
@@ -30,12 +30,8 @@ class SequentialOrder:
 class GlobalOrder:
     """A random order in which every record is equally likely at every place.
 
-    Instead of one epoch, it accepts that of each place, int64 [k].
-
-    Args:
-        records: The number of records.
-        seed: Determines the order of each epoch.
-        dataset: The number of the dataset in a mixture, so that each has an order of its own.
+    Instead of a single epoch, it accepts one for each place, int64 [k]. `dataset` is the number of the dataset in a
+    mixture, so that each has a different order.
     """
 
     def __init__(self, records: int, seed: int, dataset: int | None = None) -> None:
@@ -55,12 +51,8 @@ class InterleavedOrder:
 
     In each epoch, the shards are put in random order and split into groups of about equal size, at
     most `CYCLE`. Within a group, `BLOCK` records are read from each shard in turn until none has
-    any left. This stream of records is cut into windows, and each window is shuffled.
-
-    Args:
-        counts: The number of records in each shard.
-        seed: Determines the order of each epoch.
-        window: The number of records in a window.
+    any left. This stream of records is cut into windows, and each window is shuffled. `counts` has the
+    number of records in each shard, `window` that of a window.
     """
 
     def __init__(self, counts: Sequence[int], seed: int, window: int) -> None:
@@ -81,7 +73,7 @@ class InterleavedOrder:
         return self._records_at(epoch, in_stream)
 
     def _records_at(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        """The numbers of the records at some places of the stream, int64 [k]."""
+        """The numbers of the records at places of the stream, int64 [k]."""
         count = len(self._counts)
         shards = Permutation(count, self._seed, epoch, SHARDS)(np.arange(count))
         groups = np.array_split(shards, max(-(-count // CYCLE), 1))
@@ -97,7 +89,7 @@ class InterleavedOrder:
 
 
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The records at some places, int64 [k], of a stream that takes `BLOCK` records of each shard in turn.
+    """The records at places, int64 [k], of a stream that takes `BLOCK` records from each shard in turn.
 
     Returns:
         The shard of each record, and its number in the shard, int64 [k] each.
@@ -114,7 +106,7 @@ def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.
 
 def _rounds(counts: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The number of complete rounds of blocks before each place, int64 [k]."""
-    # A shard runs out at the end of each of these rounds. Between them, every round takes the same
+    # At the end of each of these rounds a shard runs out. In between, every round takes the same
     # number of records.
     ends = np.unique(np.append(0, -(-counts // BLOCK)))
     given = np.minimum(counts, ends[:, None] * BLOCK).sum(axis=1)

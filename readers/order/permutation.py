@@ -1,9 +1,9 @@
-"""Random orders of the numbers 0 to n-1 that are computed instead of stored.
+"""Random orders of the numbers 0 to n-1, computed instead of stored.
 
 Each is a Feistel network of additions over pairs (left, right) that stand for the numbers, as
 described by Black and Rogaway in "Ciphers with Arbitrary Finite Domains" (2002). It takes no
-memory, and any part of the order is available at once. `hash32` uses operators that NumPy arrays
-and TensorFlow's tensors share, and so no shift.
+memory, and any part of the order is available immediately. `hash32` uses only operators that NumPy arrays
+and TensorFlow's tensors share, and therefore no shifts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _LOW, _TWO_32 = 0xFFFFFFFF, 1 << 32
 
 
 class Permutation:
-    """A permutation of the numbers 0 to n-1, n below 2**62, that is a pure function of its arguments.
+    """A permutation of the numbers 0 to n-1, n below 2**62, as a pure function of its arguments.
 
-    The key is numbers from 0 to 2**63 - 1; for an int64 array [orders, 1] among them there are several permutations.
+    The key is a sequence of numbers from 0 to 2**63 - 1; an int64 array [orders, 1] in it gives several permutations.
     """
 
     def __init__(self, n: int, *key: int | np.ndarray) -> None:
@@ -35,12 +35,12 @@ class Permutation:
         self._keys = np.ascontiguousarray(round_keys(key))
 
     def __call__(self, places: np.ndarray, orders: np.ndarray | None = None) -> np.ndarray:
-        """The numbers at some places, int64 [k]; `orders`, int64 [k], says which of several permutations."""
+        """The numbers at some places, int64 [k]; `orders`, int64 [k], selects one of several permutations for each."""
         return library.permuted(places, self._n, self._width, self._keys, orders)
 
 
 def round_keys(key: Sequence[Any]) -> np.ndarray:
-    """The key of each round, int64 [rounds], or [orders, rounds] if an array [orders, 1] is in the key."""
+    """The key of each round, int64 [rounds], or [orders, rounds] if the key contains an array [orders, 1]."""
     state: Any = 0
     for part in key:
         state = hash32(state ^ part)
@@ -49,7 +49,7 @@ def round_keys(key: Sequence[Any]) -> np.ndarray:
 
 
 def record_keys(places: np.ndarray, key: Sequence[int]) -> np.ndarray:
-    """A pseudo-random number below 2**63 for each place of an epoch, int64 [k]; the key is numbers such as a seed."""
+    """A pseudo-random number below 2**63 for each place of an epoch, int64 [k]; the key contains numbers such as a seed."""
     keys = round_keys(key)
     low = hash32(hash32(places ^ keys[0]) ^ places // _TWO_32 ^ keys[1])
     high = hash32(low ^ places ^ keys[2]) & 0x7FFFFFFF

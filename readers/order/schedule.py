@@ -1,17 +1,17 @@
-"""Which places of which epoch each step reads, on every host."""
+"""The places of an epoch that each host reads in each step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-# What the last step of an epoch does with fewer records than the others have.
+# What to do with the last step of an epoch if it has fewer records than the others.
 Remainder = Literal["short", "drop", "pad"]
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one host reads in one step: the places from `start` to before `stop` of an epoch."""
+    """The places that one host reads in one step: from `start` to before `stop` of an epoch."""
 
     epoch: int
     start: int
@@ -19,10 +19,10 @@ class Step:
 
 
 def share(rows: int, host: int, hosts: int, remainder: Remainder) -> tuple[int, int]:
-    """The first row of a host and the row after its last, of a batch that the hosts share.
+    """The first row of a host and the row after its last, in a batch that the hosts share.
 
-    All hosts have equally many, so up to `hosts` - 1 rows are left out. Only with `pad` none is: the
-    first hosts have one more.
+    All hosts get the same number, so up to `hosts` - 1 rows are left out. Only with `pad` are none left out: the
+    first hosts get one more.
     """
     each, more = divmod(rows, hosts)
     if remainder != "pad":
@@ -35,8 +35,8 @@ def share(rows: int, host: int, hosts: int, remainder: Remainder) -> tuple[int, 
 class Schedule:
     """The steps of one host.
 
-    In each step, the hosts read equally many records from adjacent places, so all of them run the same number of
-    steps. The records of the last step of an epoch are divided as `share` says.
+    In each step, the hosts read the same number of records from adjacent places, so all of them run the same number of
+    steps. The records of the last step of an epoch are divided by `share`.
 
     Attributes:
         records: The number of records in an epoch.
@@ -66,14 +66,14 @@ class Schedule:
         return self.batch_size * self.hosts
 
     def steps_from(self, place: int) -> int:
-        """The number of steps in an epoch that is read from a place on."""
+        """The number of steps in an epoch that starts at a place."""
         full, left = divmod(max(self.records - place, 0), self._global_batch_size)
         fewest = {"short": self.hosts, "pad": 1, "drop": self._global_batch_size}
         return full + (left >= fewest[self.remainder])
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of steps in an epoch that is read from its beginning."""
+        """The number of steps in a complete epoch."""
         return self.steps_from(0)
 
     @property
@@ -84,7 +84,7 @@ class Schedule:
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass, and the step after its last one; None if it is endless. Passes count from 0.
 
-        Passes follow one another. Each ends after an epoch whose count is a multiple of `epochs`,
+        Passes follow each other. Each ends after an epoch whose count is a multiple of `epochs`,
         so the first is shorter if it begins in a later epoch.
         """
         first, each = self.steps_from(self.place), self.steps_per_epoch
@@ -95,7 +95,7 @@ class Schedule:
         return (end - self.epochs * each if number else 0), end
 
     def step(self, number: int) -> Step:
-        """A step by its number, from 0 on."""
+        """The step with a number, from 0."""
         epoch, within, place = self._find(number)
         begin = place + within * self._global_batch_size
         size = min(self._global_batch_size, self.records - begin)
@@ -104,7 +104,7 @@ class Schedule:
         return Step(epoch, min(begin + first, end), min(begin + stop, end))
 
     def after(self, steps: int) -> tuple[int, int]:
-        """The (epoch, place) that the hosts together have reached after a number of steps."""
+        """The (epoch, place) that all hosts together have reached after a number of steps."""
         if not steps or not self.steps_per_epoch:
             return self.epoch, self.place
         epoch, within, place = self._find(steps - 1)
@@ -113,7 +113,7 @@ class Schedule:
         return epoch, place + (within + 1) * self._global_batch_size
 
     def _find(self, number: int) -> tuple[int, int, int]:
-        """The epoch of a step, its number in the epoch, and the place at which the epoch begins."""
+        """The epoch of a step, its number in the epoch, and the place at which reading of the epoch starts."""
         first = self.steps_from(self.place)
         if number < first:
             return self.epoch, number, self.place

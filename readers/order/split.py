@@ -19,8 +19,8 @@ _FORMS = "'train', 'train[:10%]', 'train[1000:2000]', 'train[-100:]' or 'train[5
 def parse_split(text: str, counts: Mapping[str, int]) -> list[tuple[str, int, int]]:
     """The runs (name, start, stop) of records in a sum of splits and slices, written as for TensorFlow Datasets.
 
-    Percentages are rounded to the closest record, so that `[:10%]` and `[10%:]` share no record and
-    lose none. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
+    Percentages are rounded to the closest record, so that `[:10%]` and `[10%:]` do not overlap and
+    leave no record out. Source: `tensorflow_datasets/core/splits.py`, rounding "closest".
 
     Example:
         >>> parse_split("train[-25%:]+val", {"train": 1000, "val": 100})
@@ -52,12 +52,12 @@ def _run(text: str, counts: Mapping[str, int]) -> tuple[str, int, int]:
     start = _bound(text, match["start"], records, default=0)
     stop = _bound(text, match["stop"], records, default=records)
     if start >= stop:
-        raise ValueError(f"split {text!r} holds no records: {start} to {stop} of {records}")
+        raise ValueError(f"split {text!r} has no records: {start} to {stop} of {records}")
     return name, start, stop
 
 
 def _bound(text: str, bound: str, records: int, default: int) -> int:
-    """The record at a bound of a slice, from 0 to the number of records."""
+    """Converts a bound of a slice to the number of a record, from 0 to the number of records."""
     if not bound.strip():
         return default
     match = _BOUND.fullmatch(bound.strip())
@@ -73,13 +73,13 @@ def _bound(text: str, bound: str, records: int, default: int) -> int:
             )
         number = round(number * records / 100)
     if abs(number) > records:
-        raise ValueError(f"split {text!r}: {number} is outside of its {records} records")
-    # The sign in the text decides: -1% of a few records is rounded to 0, but counts from the end.
+        raise ValueError(f"split {text!r}: {number} is outside its {records} records")
+    # The sign in the text matters: -1% of a few records is rounded to 0, but counts from the end.
     return records + number if bound.strip().startswith("-") else number
 
 
 def shard_ranges(counts: Sequence[int], start: int, stop: int) -> list[tuple[int, int, int]]:
-    """(shard, skip, take) for each shard of the records `start` to before `stop` of all shards together."""
+    """(shard, skip, take) for each shard that has some of the records `start` to before `stop` of all shards."""
     ranges, first = [], 0
     for shard, count in enumerate(counts):
         low, high = max(start - first, 0), min(stop - first, count)

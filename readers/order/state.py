@@ -1,4 +1,4 @@
-"""How far a run has read: a cursor, and the saved state from which another run resumes."""
+"""How far a run has read: a cursor, and a saved state that another run can resume from."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Cursor:
-    """A position in a run that determines everything that follows.
+    """A position in a run, which determines everything that follows.
 
     Attributes:
         epoch: The number of completed epochs.
-        place: How many records of the current epoch were read.
-        held: The places of records that were read but are not in a batch yet, such as those in
+        place: The number of records of the current epoch that were read.
+        held: The places of records that were read but are not in a batch yet, for example in
             buckets.
     """
 
@@ -29,19 +29,19 @@ class Cursor:
 
 @dataclass(frozen=True)
 class State:
-    """How far all hosts together have read: enough to resume, on any number of hosts.
+    """How far all hosts together have read; any number of hosts can resume from it.
 
     Attributes:
         epoch: The number of completed epochs.
-        place: How many records of the current epoch were read.
+        place: The number of records of the current epoch that were read.
         seed: The seed of the order.
-        order: The kind of order, in words.
-        dataset: A fingerprint of the records and their order. A state fits no other dataset.
-        held: The places of records that were read but are not in a batch yet, such as those in
+        order: The kind of order, as text.
+        dataset: A fingerprint of the records and their order. A state does not fit other datasets.
+        held: The places of records that were read but are not in a batch yet, for example in
             buckets.
 
     Raises:
-        ValueError: A value has another type, a number is negative, or a held place was not read.
+        ValueError: A value has the wrong type, a number is negative, or a held place was not read.
     """
 
     epoch: int
@@ -65,7 +65,7 @@ class State:
         object.__setattr__(self, "held", held)
         for name in ("order", "dataset"):
             if not isinstance(getattr(self, name), str):
-                raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r} is no text")
+                raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r}, not text")
 
     def to_json(self) -> str:
         """The state as one line of JSON."""
@@ -73,7 +73,7 @@ class State:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> State:
-        """The state that `to_json` wrote.
+        """Parses the text that `to_json` returned.
 
         Raises:
             ValueError: The text is not the JSON of a state.
@@ -85,7 +85,7 @@ class State:
         version = value.get("version") if isinstance(value, Mapping) else None
         if type(version) is int and version > _VERSION:
             raise ValueError(
-                f"the state is of version {version}, from a newer beam-shards: this one reads version "
+                f"the state has version {version}, from a newer beam-shards: this one reads version "
                 f"{_VERSION}; update it"
             )
         if version != _VERSION:
@@ -99,7 +99,7 @@ class State:
 
 
 def _number(name: str, value: Any) -> int:
-    """A number of at least 0, which may be NumPy's; ValueError if it is something else."""
+    """A number of at least 0, which may be a NumPy number; ValueError for anything else."""
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Bins for histograms of any numbers."""
+"""Bins of histograms."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Bins of whole numbers at most, and bins of others.
+# The most bins of whole numbers, and of other numbers.
 MOST_BINS, _BINS = 60, 40
 
-# Positive numbers have bins of equal ratios if the largest is more than this many times the 5 % quantile.
+# Positive numbers get bins of equal ratios if the largest is more than this many times the 5% quantile.
 _WIDE = 1e4
 
-# Floats have halves between whole numbers below this.
+# Below this, floats can represent halves between whole numbers.
 _WHOLE = 2.0**52
 
-# Edges beyond the largest floats would be infinite.
+# Edges beyond the largest float would be infinite.
 _ENDS = np.finfo(np.float64).min, np.finfo(np.float64).max
 
 
 class Bins(NamedTuple):
-    """The edges of bins, float64 [bins + 1], ascending, and whether their ratios are equal rather than their differences."""
+    """The edges of bins, float64 [bins + 1], ascending; `is_log` is whether their ratios are equal rather than their differences."""
 
     edges: np.ndarray
     is_log: bool
 
     def counts(self, values: np.ndarray) -> np.ndarray:
-        """How many finite values are in each bin, int64 [bins]."""
+        """The number of finite values in each bin, int64 [bins]."""
         return np.histogram(finite([values]), self.edges)[0]
 
 
 def finite(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """The finite numbers of several lots of values, float64 [n]."""
+    """The finite numbers of several arrays, float64 [n]."""
     numbers = np.concatenate([np.empty(0), *(part.reshape(-1) for part in parts)])
     return numbers[np.isfinite(numbers)]
 
 
 def bins_of(parts: Iterable[np.ndarray]) -> Bins | None:
-    """Bins for several lots of values together, each of as many whole numbers if all are whole; None if no value is finite."""
+    """Bins for several arrays together, of equally many whole numbers if all are whole; None if no value is finite."""
     numbers = finite(parts)
     if not len(numbers):
         return None
@@ -53,5 +53,5 @@ def bins_of(parts: Iterable[np.ndarray]) -> Bins | None:
         width = -(-(high - low + 1) // MOST_BINS)
         return Bins(low - 0.5 + width * np.arange(-(-(high - low + 1) // width) + 1), False)
     shares = np.linspace(0, 1, _BINS + 1)
-    # Between two floats that are neighbours there is no third.
+    # There is no float between two neighbouring floats.
     return Bins(np.unique(low * (1 - shares) + high * shares), False)

@@ -1,4 +1,4 @@
-"""Charts as inline SVG, whose colours are those of the page, light or dark."""
+"""Charts as inline SVG, in the colors of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from readers.pages.bins import bins_of
 from readers.pages.markup import element, svg
 from readers.pages.numbers import short, ticks
 
-# Units of the viewBox, which are pixels unless the screen is narrower.
+# Units of the viewBox: pixels, unless the screen is narrower.
 _WIDTH, _HEIGHT = 340, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 8, 6, 20
 
-# Series with different colours; `style.css` has a class for each.
+# Series with different colors; `style.css` has a class for each.
 _SERIES = 6
 
 
 def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
-    """Bars of how many records have which number, by split, or lines for several splits; None without finite numbers."""
+    """Bars of the number of records by value, or lines for several splits; None without finite numbers."""
     bins = bins_of(parts.values())
     if bins is None:
         return None
     counts = {split: bins.counts(values) for split, values in parts.items()}
     counts = {split: heights for split, heights in counts.items() if heights.any()}
     axis, kind, several = "records", "bar", len(counts) > 1
-    if several:  # Splits differ in size: in percent, their lines can be compared.
+    if several:  # Splits differ in size; percentages make their lines comparable.
         axis, kind = "% of records", "line"
         counts = {split: 100.0 * heights / heights.sum() for split, heights in counts.items()}
     ends = f"{short(float(bins.edges[0]))} to {short(float(bins.edges[-1]))}"
@@ -50,7 +50,7 @@ def histogram(parts: Mapping[str, np.ndarray], title: str) -> Element | None:
 
 
 def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:
-    """A cell of a table with a text and the bar of a value, which fills the cell if it is the `most`."""
+    """A table cell with a text and a bar, which fills the cell if the value is `most`."""
     share = 100 * value / most if most else 0.0
     bar = element("span", class_=f"s{series % _SERIES}", style=f"width: {share:.1f}%")
     track = element("span", bar, class_="track", aria_hidden="true")
@@ -58,14 +58,14 @@ def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:
 
 
 class _Scale:
-    """Numbers from `low` to `high` as places along an axis from `first` to `last`."""
+    """Maps numbers from `low` to `high` to places along an axis from `first` to `last`."""
 
     def __init__(self, low: float, high: float, first: float, last: float) -> None:
         self.low, self.high = float(low), float(high) if high > low else float(low) + 1
         self.first, self.last = first, last
 
     def __call__(self, value: float) -> float:
-        # Halves, because the difference of two large numbers may be infinite.
+        # Halved, because the difference of two large numbers may be infinite.
         share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
         return self.first + (self.last - self.first) * float(share)
 

@@ -1,4 +1,4 @@
-"""A report as one HTML document."""
+"""A report as an HTML document."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from readers.pages.section import fill
 from readers.pages.sections import alerts, features, labels, origin, overview, records, splits
 from readers.pages.study import Study
 
-# In the order of the page. Each makes None if it has nothing to say about a dataset.
+# In the order of the page. Each returns None if it does not apply to a dataset.
 _SECTIONS = (overview, records, alerts, splits, labels, features, origin)
 
 
 def document(study: Study) -> str:
-    """The report on a dataset, as HTML that needs no other file and runs no script."""
+    """The report on a dataset, as a self-contained HTML page without scripts."""
     sections = [module.section(study) for module in _SECTIONS]
     return str(
         fill(

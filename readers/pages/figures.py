@@ -1,4 +1,4 @@
-"""The figures of a feature in all records, as far as the manifest has them."""
+"""Figures that cover all records of a feature, from the manifest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from readers.pages.numbers import percent, short
 
 _LEVELS = ("min", "max", "mean", "std")
 
-# JSON has larger numbers than floats.
+# JSON allows numbers larger than the largest float.
 _MOST, _LARGEST = 1 << 63, sys.float_info.max
 
 
 class Figures(NamedTuple):
-    """Figures of values: their number, the share of those that are no finite numbers, and levels of the finite ones, NaN without any."""
+    """Figures of values: their number, the share that is not finite, and statistics of the finite ones, NaN if there are none."""
 
     number: int
     missing: float
@@ -29,14 +29,14 @@ class Figures(NamedTuple):
     std: float = math.nan
 
     def cells(self) -> dict[str, str]:
-        """The figures as text, by the titles of their columns."""
+        """The figures as text, by column title."""
         levels = map(short, (self.low, self.high, self.mean, self.std))
         counts = {"values": f"{self.number:,}", "missing": percent(self.missing)}
         return counts | dict(zip(_LEVELS, levels, strict=True))
 
 
 def of_all(splits: Sequence[Split], feature: str) -> Figures | None:
-    """The figures of all records of some splits; None if a split that has records lacks them."""
+    """The figures of all records of some splits; None if a split with records lacks them."""
     stated: list[Any] = [split.statistics.get(feature) for split in splits if split.records]
     if not stated or not all(map(_are_figures, stated)):
         return None
@@ -58,7 +58,7 @@ def of_all(splits: Sequence[Split], feature: str) -> Figures | None:
 
 
 def _are_figures(stated: Any) -> bool:
-    """Whether what the manifest has of a feature in a split are figures that make sense."""
+    """Whether the statistics in the manifest of a feature in a split are valid figures."""
     if not isinstance(stated, Mapping):
         return False
     counts = stated.get("count", 0), stated.get("nan", 0)

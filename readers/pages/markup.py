@@ -1,4 +1,4 @@
-"""HTML as a tree, so that nothing that comes from data can become markup; colours and scales of drawings."""
+"""HTML as a tree, so that data can never become markup; colors and scales of drawings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CELL = "text-align: left; padding: 0 1em 0 0"
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """An element with its children; control characters of texts are replaced, `_` in an attribute is a hyphen, and a final one is dropped.
+    """An element with children; control characters in text are replaced, and in attribute names `_` is a hyphen and a final `_` is dropped.
 
-    `script` and `style` are refused, because HTML does not escape their text.
+    `script` and `style` are not allowed, because HTML does not escape their text.
     """
     if tag in ("script", "style"):
-        raise ValueError(f"{tag}: its text would not be escaped")
+        raise ValueError(f"{tag}: HTML does not escape its text")
     made = Element(tag, {key.rstrip("_").replace("_", "-"): attributes[key] for key in attributes})
     for child in children:
         if isinstance(child, Element):
@@ -35,7 +35,7 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
 def svg(
     title: str, marks: Iterable[Element], width: int, height: int, **attributes: str
 ) -> Element:
-    """An `svg` with a title for those who cannot see it, in units of pixels."""
+    """An `svg` in units of pixels, with a title for screen readers."""
     return element(
         "svg",
         element("title", title),
@@ -49,17 +49,17 @@ def svg(
 
 
 def data_uri(kind: str, data: bytes) -> str:
-    """The URI of bytes of a media type, such as `image/png`, that are part of the page."""
+    """The data URI of bytes with a media type, such as `image/png`."""
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def to_html(tree: Element) -> str:
-    """A tree as HTML."""
+    """Serializes a tree as HTML."""
     return ElementTree.tostring(tree, encoding="unicode", method="html")
 
 
 def table(rows: list[tuple[str, ...]]) -> Element:
-    """A table whose first row is its header."""
+    """A table; its first row is the header."""
     header, *others = rows
     titles = [element("th", cell, style=_CELL) for cell in header]
     body = [element("tr", *(element("td", cell, style=_CELL) for cell in row)) for row in others]
@@ -67,17 +67,17 @@ def table(rows: list[tuple[str, ...]]) -> Element:
     return element("table", head, element("tbody", *body), style="margin: 0.5em 0")
 
 
-# Paul Tol's bright colours, which people who see no red or no green tell apart, too.
+# Paul Tol's bright colors, which people with color blindness can distinguish, too.
 BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 
 
 def bright(number: int) -> str:
-    """The colour of a class or a channel; the seventh is that of the first."""
+    """The color of a class or a channel; the seventh equals the first."""
     return BRIGHT[number % len(BRIGHT)]
 
 
 def keys(parts: Sequence[tuple[int, str]], more: str = "") -> Element:
-    """A line with colours, by their numbers, and what has each of them."""
+    """A legend: colors, by number, and the text of each."""
     children: list[Element | str] = []
     for number, words in parts:
         square = f"display:inline-block;width:.7em;height:.7em;background:{bright(number)}"
@@ -92,8 +92,8 @@ def finite_range(values: np.ndarray) -> tuple[float, float]:
 
 
 def scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Numbers, float64, such that `low` is 0 and `high` is 1; all are 0 if both are the same."""
-    # Halves, because the difference of two large numbers may be infinite.
+    """Scales numbers to float64, with `low` at 0 and `high` at 1; all are 0 if both are equal."""
+    # Halved, because the difference of two large numbers may be infinite.
     span = high / 2 - low / 2
     if not span:
         return np.where(np.isfinite(values), 0.0, values)

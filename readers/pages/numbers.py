@@ -1,4 +1,4 @@
-"""Numbers as people read them, and the ticks of an axis."""
+"""Formats numbers for people, and chooses the ticks of an axis."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-# Powers of ten far below are no floats.
+# Powers of ten far below are not floats.
 _FINEST = 1e-300
 
 
 def short(value: float) -> str:
-    """A number with four digits that count: `0.5`, `1,234`, `1.2e-09`; `NaN` and `inf` as they are."""
+    """A number with four significant digits: `0.5`, `1,234`, `1.2e-09`; `NaN` and `inf` unchanged."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -26,7 +26,7 @@ def short(value: float) -> str:
 
 
 def spread(values: np.ndarray) -> str:
-    """The smallest and the largest number with the median, or the only one: `20 to 59, median 40`."""
+    """The smallest and the largest number with the median, or one number if all are equal: `20 to 59, median 40`."""
     low, middle, high = np.quantile(values, (0, 0.5, 1), method="inverted_cdf")
     if low == high:
         return short(float(low))
@@ -34,7 +34,7 @@ def spread(values: np.ndarray) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as text, such that only all is 100% and only nothing 0%: `12%`, `0.3%`, `<0.1%`; a dash for NaN, the share of nothing."""
+    """A share as text; only the whole is 100% and only zero is 0%: `12%`, `0.3%`, `<0.1%`; a dash for NaN, a share of nothing."""
     if math.isnan(share):
         return "-"
     if share in (0, 1):
@@ -47,12 +47,12 @@ def percent(share: float) -> str:
 
 
 def part(count: int, total: int) -> str:
-    """A number, and the share that it is of a whole: `12 (3.1%)`."""
+    """A number and its share of a total: `12 (3.1%)`."""
     return f"{count:,} ({percent(count / total)})" if total else "0"
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`, at equal distances."""
+    """Round numbers from `low` to `high`, equally spaced."""
     low, high = float(low), float(high)
     span = high - low
     if not _FINEST < span < math.inf:

@@ -1,4 +1,4 @@
-"""A section of a report, and the templates that fill it."""
+"""A section of a report, and the templates that render it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _FOLDER = Path(__file__).parent / "templates"
 
 
 class Section(NamedTuple):
-    """A part of a report: the id of its element, which never comes from the data and is its heading, and what is below."""
+    """A section of a report: its heading, which is also the id of its element and never comes from the data, and its body."""
 
     name: str
     body: Markup
 
     @classmethod
     def filled(cls, name: str, **values: Any) -> Section:
-        """Fills the template of a name with values."""
+        """Renders a template with values."""
         return cls(name, fill(f"{name}.html", **values))
 
 
 def fill(template: str, **values: Any) -> Markup:
-    """Fills a template of `readers/pages/templates`; only `Markup` and elements are markup, other text is escaped."""
+    """Renders a template of `readers/pages/templates`; only `Markup` and elements are markup, other text is escaped."""
     filled = templates().get_template(template).render(values)
 
     from markupsafe import Markup
@@ -40,14 +40,12 @@ def fill(template: str, **values: Any) -> Markup:
 
 @functools.cache
 def templates() -> Environment:
-    """The templates of a report; ImportError if Jinja2 is not installed."""
+    """Loads the templates of a report; raises ImportError if Jinja2 is not installed."""
     try:
         import jinja2
         from markupsafe import Markup
     except ImportError as error:
-        raise ImportError(
-            "a report needs Jinja2, which is not installed: pip install 'beam-shards[report]'"
-        ) from error
+        raise ImportError("a report needs Jinja2: pip install 'beam-shards[report]'") from error
 
     def shown(value: Any) -> Any:
         if isinstance(value, Element):

@@ -1,4 +1,4 @@
-"""What a report is about: a dataset, its sample, what the checks found, and its records."""
+"""The subject of a report: a dataset, its sample, the findings of the checks, and its records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from readers.pages.cards.gallery import Cards
 
 @dataclass(frozen=True)
 class Study:
-    """A dataset that was looked at: its directory, its manifest with the samples of its splits, and what the checks found."""
+    """A dataset with its directory, its manifest, the samples of its splits, and the findings of the checks."""
 
     directory: str
     facts: Facts
@@ -24,7 +24,7 @@ class Study:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest, whose counts are those of all records."""
+        """The manifest, whose counts cover all records."""
         return self.facts.manifest
 
     @property
@@ -34,7 +34,7 @@ class Study:
         return path.rstrip("/").rsplit("/", 1)[-1] or path
 
     def anchor(self, feature: str, split: str = "") -> str:
-        """The id of the place of a feature, or else a split, or empty; it is numbered, so that no name of the data is part of it."""
+        """The id of the element of a feature, of a split, or empty; it is a number, so that no name from the data is part of it."""
         if feature in self.manifest.schema:
             return f"feature-{list(self.manifest.schema).index(feature)}"
         if split in self.manifest.splits:
@@ -42,13 +42,13 @@ class Study:
         return ""
 
     def measures(self, feature: str, name: str) -> dict[str, np.ndarray]:
-        """A number of a feature in the sample of each split, float64 [records]; without splits that have none."""
+        """A measure of a feature in the sample of each split, float64 [records]; splits without it are left out."""
         measures = {split: s.measures.get(feature, {}) for split, s in self.facts.samples.items()}
         return {split: found[name] for split, found in measures.items() if name in found}
 
     @functools.cached_property
     def cards(self) -> Cards:
-        """What makes the cards of records."""
+        """Draws the cards of records."""
         return Cards(self.directory, self.manifest, self.facts.samples)
 
     @property

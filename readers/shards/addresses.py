@@ -1,4 +1,4 @@
-"""Where records are in memory, for the kernel, which reads shards on a local disk in place."""
+"""The addresses of records in memory, for the kernel, which reads shards on a local disk in place."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from readers.shards.opened.fetch import ShardBytes
 from readers.shards.opened.local_shard import LONG_RUN
 from readers.shards.opened.open_shards import MOST_OPEN, OpenShards
 
-# Numbers of calls of the kernel, which asks once a call whether a file was truncated.
+# Numbers the calls of the kernel, which asks once per call whether a file was truncated.
 _CALLS = itertools.count(1)
 
 
 class Addresses(NamedTuple):
-    """The addresses of framed records and their sizes in bytes, int64 [B] each. `owner` keeps their memory."""
+    """The addresses of framed records and their sizes in bytes, int64 [B] each. `owner` keeps their memory alive."""
 
     addresses: np.ndarray
     sizes: np.ndarray
@@ -33,14 +33,14 @@ class MappedRecords:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets all shards, which may be other files now."""
-        # FILE [parts], and what keeps their memory.
+        """Forgets all shards, whose files may have been replaced."""
+        # FILE [parts], and the owners of their memory.
         self._known = np.zeros(len(self._shards.parts), library.FILE), list[ShardBytes]()
 
     def of(self, numbers: np.ndarray) -> Addresses | None:
-        """Where the records of some numbers, int64 [B], are.
+        """The addresses of the records with some numbers, int64 [B].
 
-        None if a record is not on a local disk or is cut off; and if records are in long runs, which are faster to read.
+        None if a record is not on a local disk or is cut off, or if records are in long runs, which are faster to read.
         Raises DatasetError if a file or its index was changed, or an index is damaged.
         """
         shards, (files, owners) = self._shards, self._known
@@ -58,7 +58,7 @@ class MappedRecords:
         return None
 
     def _open(self, numbers: np.ndarray, files: np.ndarray, owners: list[ShardBytes]) -> bool:
-        """Maps the shards of some records, and checks the blocks of their indexes; false if it cannot map a shard."""
+        """Maps the shards of some records, and checks the blocks of their indexes; false if a shard cannot be mapped."""
         shards = self._shards
         parts, rows = shards.locate(numbers)
         found = np.flatnonzero(np.bincount(parts, minlength=len(files))).tolist()
@@ -75,7 +75,7 @@ class MappedRecords:
             for member, value in shards.indexes.in_memory(number).items():
                 files[member][number] = value
             address, files["of_file"][number] = here
-            # It may have been shorter when it was mapped.
+            # The file may have been shorter when it was mapped.
             files["bytes"][number] = min(files["bytes"][number], here[1][3])
-            files["map"][number] = address  # At last: other threads may look.
+            files["map"][number] = address  # Set last, because other threads may look.
         return True

@@ -1,4 +1,4 @@
-"""A cache of a store's shards on a local disk, of limited size and shared by any number of processes."""
+"""A cache of an object store's shards on a local disk, of limited size and shared by any number of processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from readers.shards.plan import Part
 _LOGGER = logging.getLogger("readers")
 
 # The size of one request, and the number of requests whose responses are written together. Half as many
-# requests as with 8 MiB are as fast as long as several shards are fetched at a time.
+# requests as with 8 MiB are as fast if several shards are fetched at a time.
 _REQUEST_BYTES, _REQUESTS_AT_ONCE = 16 << 20, 2
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -35,20 +35,16 @@ class Cache:
     """A local directory that keeps whole shards of a store: `cache=readers.Cache("/local/cache", "500GiB")`.
 
     Any number of processes may share it. A shard gets its name once it is complete and matches the
-    manifest. Until then it is a partial file, locked by the process that fills it. The least recently
+    manifest; until then it is a partial file, locked by the process that fills it. The least recently
     opened shards are deleted to make room for others; a process that has one of them open continues to
-    read it. Only its user may read the directory and its files, whoever may read the store.
-
-    Args:
-        directory: A directory on a local disk, which is created if necessary.
-        size: The maximum size of its files, as `"500GiB"` or in bytes.
+    read it. Only the user may read the directory and its files, whoever may read the store.
 
     Attributes:
-        directory: Its absolute path.
-        size: The maximum size of its files, in bytes.
+        directory: A directory on a local disk, which is created if necessary.
+        size: The maximum size of its files, as `"500GiB"` or in bytes; stored in bytes.
 
     Raises:
-        ValueError: The directory is not local, or the size is none.
+        ValueError: The directory is not local, or the size is not valid.
     """
 
     directory: str
@@ -74,8 +70,8 @@ class Cache:
     def cacheable(self, parts: Sequence[Part]) -> frozenset[str]:
         """The paths of the remote files to cache: the first ones that fit together.
 
-        If all files were cached in turn although they do not fit, the one to read next would always be
-        the one that was just deleted. So the others are read from the store.
+        If all files were cached in turn although they do not fit, the next file to read would always be
+        one that was just deleted. So the others are read from the store.
         """
         left, paths = self.size, set[str]()
         for part in parts:
@@ -89,7 +85,7 @@ class Cache:
         return frozenset(paths)
 
     def open(self, part: Part) -> BinaryIO | None:
-        """Opens the cached file of a shard, and fetches it first if necessary.
+        """Opens the cached file of a shard, after fetching it if necessary.
 
         Returns:
             The open file; None if the shard cannot be cached, which is logged as a warning.
@@ -116,7 +112,7 @@ class Cache:
         return file
 
     def drop(self, part: Part) -> None:
-        """Deletes the copy of a shard, which is damaged: the next reader fetches it again."""
+        """Deletes the copy of a shard, which is damaged; the next reader fetches it again."""
         name = _name(part, _size_of(part))
         self._files.drop(name)
         _LOGGER.warning(
@@ -132,9 +128,9 @@ class Cache:
 
 
 def check_cache(cache: Cache | None) -> None:
-    """Checks the argument `cache` of a reader, and makes its directory if necessary.
+    """Checks the argument `cache` of a reader, and creates its directory if necessary.
 
-    Raises ValueError if it is no cache, OSError if the directory cannot be written.
+    Raises ValueError if it is not a cache, OSError if the directory cannot be written.
     """
     if cache is None:
         return
@@ -144,7 +140,7 @@ def check_cache(cache: Cache | None) -> None:
         KeptFiles(cache.directory, cache.size).check()
     except OSError as error:
         raise OSError(
-            f"Cache({cache.directory!r}) cannot be written ({error.strerror or error}): give a "
+            f"Cache({cache.directory!r}) cannot be written ({error.strerror or error}): choose a "
             "directory on a local disk that this user may write to"
         ) from None
 
@@ -154,7 +150,7 @@ def _size_of(part: Part) -> int:
 
 
 def _name(part: Part, size: int) -> str:
-    """A name for the content of a shard that reveals no secret of its path."""
+    """A name for the content of a shard that does not reveal secrets in its path."""
     state: Any = part.crc32c
     if state is None:
         state = files_of(part.path).stat(part.path).version
@@ -163,12 +159,12 @@ def _name(part: Part, size: int) -> str:
 
 
 def _fetched(part: Part, size: int, output: BinaryIO) -> bool:
-    """Copies a shard from its store; returns whether it has the size and the CRC32C that it should have.
+    """Copies a shard from its store; returns whether its size and CRC32C match the manifest.
 
     If not, the checksums of the records will show which of them is damaged.
     """
     path, crc = part.path, 0
-    # Another size than the manifest's shows in the checksum.
+    # If the size differs from the manifest's, so does the checksum.
     if part.crc32c is None and files_of(path).stat(path).size != size:
         return False
     ranges = [

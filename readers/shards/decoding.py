@@ -1,4 +1,4 @@
-"""Decoding of records with their framing; errors name the file of a record and its position."""
+"""Decodes framed records; errors name the file of a record and its position."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from readers.shards.plan import Plan
 
 
 class RecordError(ValueError):
-    """A record does not fit the schema, or the work on it failed; the message names its file and position."""
+    """A record does not fit the schema, or `decoders` or `map` failed on it; the message names its file and position."""
 
 
 class RecordDecoder:
     """Decodes a plan's records. It is safe to share between threads.
 
-    `place` returns where the record of a number is stored, for the messages of errors. `rows` allocates the pixels of
-    each record by themselves; None if they may be in one array. `works` says whether `worked` changes the columns.
+    `place` returns where the record with a number is stored, for error messages. `rows` allocates the pixels of
+    each record separately; None if they may be in one array. `works` is whether `worked` changes the columns.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class RecordDecoder:
         self.works = bool(self._images or plan.work)
 
     def one(self, data: memoryview) -> dict[str, Any]:
-        """The record in a serialized Example, before any work; ValueError, without its place, if it is wrong."""
+        """Decodes a serialized Example, before any work; ValueError, without its place, if it is wrong."""
         return with_pixels(self._records.decode(data), self._schema)
 
     def record(self, framed: FramedRecords, row: int) -> dict[str, Any]:
-        """One of the records, before any work; RecordError if it does not fit the schema."""
+        """Decodes one of the records, before any work; RecordError if it does not fit the schema."""
         with self._located(int(framed.numbers[row])):
             return self.one(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES])
 
     def stored(self, framed: FramedRecords) -> Columns:
-        """The column of each feature as it is stored, images as their bytes; RecordError if a record does not fit."""
+        """The column of each feature as stored, images as bytes; RecordError if a record does not fit."""
         columns, errors, _ = self._columns.decode(framed.data, framed.starts, framed.stops)
         if errors:
             first = min(errors)
@@ -65,9 +65,9 @@ class RecordDecoder:
         return columns
 
     def worked(self, columns: Columns, numbers: np.ndarray, keys: np.ndarray | None) -> Columns:
-        """The columns after the work on records, and with the pixels of images; RecordError if one fails.
+        """The columns after the work on records, with the pixels of images; RecordError if a record fails.
 
-        The numbers of the records are int64 [B]; so are their keys, which only work on records needs.
+        The numbers of the records are int64 [B]; so are their keys, which are needed only for work on records.
         """
 
         def located(row: int) -> contextlib.AbstractContextManager[None]:
@@ -83,7 +83,7 @@ class RecordDecoder:
 
     @contextlib.contextmanager
     def _located(self, number: int) -> Iterator[None]:
-        """Adds the record's file, number and position to the message of an error."""
+        """Adds the record's file, number and position to an error message."""
         try:
             yield
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""What a dataset's features are read as: the manifest, its statistics, and what `schema=` adds."""
+"""The features that are read: from the manifest, its statistics, and the argument `schema`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from readers.shards.cache import Cache
 from readers.shards.plan import Plan, Sizes
 from readers.shards.records import Records
 
-# The values of such a feature are bytes values as they are stored.
+# A feature of this form has the stored bytes values.
 _BYTES = (Feature("string"), Feature("string", (), "list"))
 
 
 def chosen_schema(stored: Schema, given: Schema) -> Schema:
-    """The given schema, whose features the stored schema must have.
+    """Checks a given schema, whose features must be in the stored schema.
 
-    It may say more of a feature than the stored one: sizes in place of None; `Feature("string")`
-    for the bytes of an encoded image, or of any other feature that is one bytes value; and the
+    It may be more specific than the stored schema: sizes in place of None; `Feature("string")`
+    for the bytes of an encoded image, or of any other feature with a single bytes value; and the
     dtype, shape and encoding of such bytes if they are stored as a string.
 
     Raises:
@@ -33,8 +33,8 @@ def chosen_schema(stored: Schema, given: Schema) -> Schema:
     for name, feature in stored.select(list(given)).items():
         if not _reads_as(feature, given[name]):
             raise ValueError(
-                f"feature {name!r}: schema= states {given[name]}, the manifest {feature}; expected "
-                "the same with sizes in place of None, or Feature('string') for bytes as stored"
+                f"feature {name!r}: schema= has {given[name]}, but the manifest has {feature}; expected the same "
+                "feature, with sizes in place of None, or Feature('string') for the stored bytes"
             )
     return given
 
@@ -42,7 +42,7 @@ def chosen_schema(stored: Schema, given: Schema) -> Schema:
 def _reads_as(stored: Feature, given: Feature) -> bool:
     """Whether the stored values of a feature can be decoded as those of another one."""
     if (stored.dtype, stored.encoding) == (given.dtype, given.encoding):
-        # Without their companion, values of several unknown sizes do not tell these apart.
+        # Without the companion, the values do not determine several unknown sizes.
         may_fix = not stored.needs_companion or stored.shape.count(None) == 1
         return stored.shape == given.shape or (may_fix and _fixes(stored.shape, given.shape))
     if stored.step and given.step:
@@ -52,14 +52,14 @@ def _reads_as(stored: Feature, given: Feature) -> bool:
 
 
 def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> bool:
-    """Whether a shape is a stored one, with sizes in place of some None."""
+    """Whether a shape equals a stored one, except for sizes in place of some None."""
     return len(stored) == len(given) and all(
         size in (None, known) for size, known in zip(stored, given, strict=True)
     )
 
 
 def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
-    """The plan with decoders; ValueError if a feature does not exist, or does not suit its decoder."""
+    """Adds decoders to a plan; ValueError if a feature does not exist, or does not suit its decoder."""
     if not decoders:
         return plan
     work = RecordWork.of_decoders(plan.schema, dict(decoders))
@@ -67,10 +67,10 @@ def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
 
 
 def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> Plan:
-    """The plan with a function of each record.
+    """Adds a function of each record to a plan.
 
-    If the user does not state the features that it returns, they are those of its result for the first record. Raises
-    ValueError if it fails for that record, or returns no dict of arrays.
+    Unless the user declares the features that it returns, they are taken from its result for the first record. Raises
+    ValueError if it fails on that record, or does not return a dict of arrays.
     """
     work = plan.work or RecordWork(plan.schema, {}, plan.schema)
     if mapped.schema is not None:
@@ -89,7 +89,7 @@ def with_function(plan: Plan, mapped: Map, skip: bool, cache: Cache | None) -> P
 
 
 def with_fixed_shapes(plan: Plan) -> Plan:
-    """The plan with those sizes fixed that the manifest states to be equal in all records."""
+    """Fixes the sizes in a plan's shapes that are equal in all records according to the manifest."""
     features = dict(plan.schema)
     for name, (smallest, largest) in plan.sizes.items():
         if name in features and not features[name].is_fixed:
@@ -102,7 +102,7 @@ def with_fixed_shapes(plan: Plan) -> Plan:
 def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
     """The smallest and the largest shape of each feature of unknown shape in all splits.
 
-    Features are left out if the statistics do not state all of their unknown sizes.
+    Features are left out unless the statistics include all of their unknown sizes.
     """
     splits = [split.statistics for split in manifest.splits.values() if split.records]
     found = {
@@ -114,7 +114,7 @@ def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
 
 
 def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes]:
-    """The smallest and the largest shape of each feature in several parts of the data; None if one is not known."""
+    """The smallest and the largest shape of each feature in several parts of the data; left out if unknown in any part."""
     common = {}
     for name, parts in found.items():
         known = [part for part in parts if part]
@@ -128,7 +128,7 @@ def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes
 
 
 def _sizes(feature: Feature, figures: Any) -> Sizes | None:
-    """The smallest and the largest shape of a feature in one split, by its statistics."""
+    """The smallest and the largest shape of a feature in one split, from its statistics."""
     sizes = list(enumerate(feature.shape))
     try:
         smallest, largest = (

@@ -1,4 +1,4 @@
-"""Reading framed records by their numbers, from local files, a cache or a store."""
+"""Reads framed records by number, from local files, a cache or a store."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from readers.shards.plan import Part
 
 @dataclass(frozen=True)
 class FramedRecords:
-    """B records with their framing, as they are stored, in memory.
+    """B records with their framing, as stored, in memory.
 
     They are in the data, uint8 [n], from `starts` to `stops`, int64 [B], in ascending order; `numbers`, int64 [B], are
-    those in the plan.
+    their numbers in the plan.
     """
 
     data: np.ndarray
@@ -38,11 +38,11 @@ class FramedRecords:
         return self.data.data[self.starts[row] : self.stops[row]]
 
     def addresses(self) -> Addresses:
-        """Where the records are in memory."""
+        """The addresses of the records in memory."""
         return Addresses(address(self.data) + self.starts, self.stops - self.starts, self.data)
 
     def find(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The row of each number, int64 [k], among these records; and bool [k], whether it is here.
+        """The row of each number, int64 [k], among these records, and bool [k], whether it is one of them.
 
         The numbers of these records must ascend.
         """
@@ -53,14 +53,14 @@ class FramedRecords:
 
 
 class Place(NamedTuple):
-    """Where a record is stored: the part of the plan, the number of the record in the file, and its first byte."""
+    """The position of a record: the part of the plan, the record's number in the file, and its first byte."""
 
     part: Part
     row: int
     offset: int
 
 
-# Some of the rows of records, int64 [k], and their places among other records, int64 [k].
+# Rows of some records, int64 [k], and their places among other records, int64 [k].
 _Piece = tuple[FramedRecords, np.ndarray, np.ndarray]
 
 
@@ -72,7 +72,7 @@ class FramedReader:
         self._local = threading.local()
 
     def read(self, numbers: np.ndarray, fetched: Sequence[FramedRecords] = ()) -> FramedRecords:
-        """The records of some numbers, int64 [B]. Those among `fetched` are copied from memory."""
+        """Reads the records with some numbers, int64 [B]. Records in `fetched` are copied from memory."""
         pieces, left = list[_Piece](), np.ones(len(numbers), bool)
         for records in fetched:
             rows, is_here = records.find(numbers)
@@ -88,7 +88,7 @@ class FramedReader:
         return self._joined(pieces, numbers)
 
     def _joined(self, pieces: Sequence[_Piece], numbers: np.ndarray) -> FramedRecords:
-        """A copy of records from several pieces, each at its place."""
+        """Copies records from several pieces, each to its place."""
         lengths = np.empty(len(numbers), np.int64)
         for records, rows, places in pieces:
             lengths[places] = records.stops[rows] - records.starts[rows]
@@ -102,7 +102,7 @@ class FramedReader:
         return FramedRecords(data, starts, stops, numbers)
 
     def read_one(self, number: int) -> memoryview:
-        """One record, in memory that the thread's next call uses again."""
+        """Reads one record into memory that the thread's next call reuses."""
         part, _, offset, length = self._found(number)
         framed = memoryview(self._buffer(length))[:length]
         shard = self._shards.open(self._shards.parts[part].path)
@@ -110,7 +110,7 @@ class FramedReader:
         return framed
 
     def place(self, number: int) -> Place:
-        """Where a record is stored."""
+        """The position of a record."""
         part, row, offset, _ = self._found(number)
         return Place(self._shards.parts[part], row, offset)
 
@@ -144,13 +144,13 @@ class FramedReader:
         return FramedRecords(data, starts, stops, numbers)
 
     def _allocate(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A buffer for records of these lengths, int64 [B], and where each starts and stops in it."""
+        """A buffer for records of these lengths, int64 [B], and where each record starts and stops in it."""
         stops = np.cumsum(lengths)
         size = int(stops[-1]) if len(stops) else 0
         return self._empty((size,), np.dtype(np.uint8)), stops - lengths, stops
 
     def _buffer(self, size: int) -> bytearray:
-        """A buffer of `size` bytes or more, the same for all calls of a thread."""
+        """A buffer of at least `size` bytes, the same for all calls of a thread."""
         if len(getattr(self._local, "buffer", b"")) < size:
             self._local.buffer = bytearray(size)
         buffer: bytearray = self._local.buffer

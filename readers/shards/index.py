@@ -1,4 +1,4 @@
-"""Where records are in their files: from the `.index` of a file, or from a scan of its headers."""
+"""The positions of records in their files: from the `.index` of a file, or from a scan of its headers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from readers.shards.plan import Part
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 _UNPACK = {
-    "GZIP": "beam-shards reshard --input FILES --output DIR makes a dataset of such files",
+    "GZIP": "beam-shards reshard --input FILES --output DIR makes a dataset from such files",
     "ZLIB": "write it again without tf.io.TFRecordOptions",
 }
 
 
 def open_index(part: Part) -> BinaryIO:
-    """Opens the index of a part's file as a file of this machine, or makes it from the file's records.
+    """Opens the index of a part's file as a local file, or creates it from the file's records.
 
     An index in a store or on a network disk is copied once to this machine.
 
     Raises:
         FileNotFoundError: The manifest lists an index that is missing.
-        DatasetError: (a ValueError) An index in a store is damaged, or not that of the file.
-        CorruptRecordError: The file has no index, and its records do not follow one another to its end.
+        DatasetError: (a ValueError) An index in a store is damaged, or does not belong to the file.
+        CorruptRecordError: The file has no index, and its records do not fill it without gaps.
         OSError: A file cannot be read.
     """
     if (local := _in_place(part)) is not None:
@@ -55,7 +55,7 @@ def open_index(part: Part) -> BinaryIO:
 
 
 def _in_place(part: Part) -> str | None:
-    """The path of an index on a disk of this machine, whether it exists or not; None elsewhere."""
+    """The path of an index on a local disk, whether it exists or not; None elsewhere."""
     path = part.path + INDEX_SUFFIX
     if is_local(path) and is_on_local_disk(os.path.dirname(os.path.realpath(path))):
         return path
@@ -63,7 +63,7 @@ def _in_place(part: Part) -> str | None:
 
 
 def _copy_of(part: Part) -> tuple[Any, Callable[[], bytes]]:
-    """The key of the copy of an index on this machine, and what makes it."""
+    """The key of the local copy of an index, and a function that creates it."""
     path = part.path + INDEX_SUFFIX
     if part.index_crc32c is not None:
         return (path, part.index_bytes, part.index_crc32c), lambda: _fetched(part)
@@ -76,7 +76,7 @@ def _copy_of(part: Part) -> tuple[Any, Callable[[], bytes]]:
 
 
 def _fetched(part: Part) -> bytes:
-    """The bytes of an index, checked: a copy of damaged ones would outlive their repair."""
+    """The bytes of an index, checked: a damaged copy would outlive the repair of the original."""
     path = part.path + INDEX_SUFFIX
     try:
         data = files_of(path).read(path, 0, part.index_bytes or None)
@@ -84,16 +84,16 @@ def _fetched(part: Part) -> bytes:
         if part.index_crc32c is None:
             raise
         raise FileNotFoundError(
-            f"{path}: the manifest lists this index, but it is missing; {cure(part)}"
+            f"{path}: the manifest lists this index, but it is missing; {advice_for(part)}"
         ) from None
     at = head_of(data, part).damaged(data)
     if at is not None:
-        raise DatasetError(f"{path}: damaged at byte {at}; {cure(part)}")
+        raise DatasetError(f"{path}: damaged at byte {at}; {advice_for(part)}")
     return data
 
 
 def forget(part: Part) -> bool:
-    """Deletes the copy of an index, which the next process makes anew; returns whether there was one."""
+    """Deletes the copy of an index, so that the next process creates it again; returns whether there was one."""
     local = _in_place(part)
     if local is not None and Path(local).exists():
         return False
@@ -125,7 +125,7 @@ def scanned(path: str) -> Index:
 def _refuse_compressed(header: bytes, path: str) -> None:
     """Raises ValueError if a file that begins with these bytes is compressed, whatever its name.
 
-    A plain file may begin with the same bytes: but there the length is followed by its checksum.
+    A plain file may begin with the same bytes, but then a valid checksum of the length follows.
     Source: RFC 1952 (GZIP) and RFC 1950 (ZLIB).
     """
     name = "GZIP" if header[:2] == b"\x1f\x8b" else "ZLIB" if header[:2] in _ZLIB else None
@@ -137,9 +137,9 @@ def _refuse_compressed(header: bytes, path: str) -> None:
 
 
 def read_offsets(part: Part) -> np.ndarray:
-    """Where each record of a part's file begins and where the last one ends, int64 [records + 1].
+    """The byte at which each record of a part's file begins and the last one ends, int64 [records + 1].
 
-    Raises DatasetError if the index is damaged, or not that of the file, and what `open_index` raises.
+    Raises DatasetError if the index is damaged or does not belong to the file, and the errors of `open_index`.
     """
     with open_index(part) as file:
         data = file.read()
@@ -147,27 +147,27 @@ def read_offsets(part: Part) -> np.ndarray:
 
 
 def offsets_of(data: object, head: Head, part: Part) -> np.ndarray:
-    """As `checked_offsets`, with what to do if they are wrong."""
+    """The same as `checked_offsets`, with advice in its errors."""
     try:
         return checked_offsets(data, head, part.path + INDEX_SUFFIX)
     except ValueError as error:
-        raise DatasetError(f"{error}; {cure(part)}") from None
+        raise DatasetError(f"{error}; {advice_for(part)}") from None
 
 
 def index_of(part: Part) -> tuple[int, int, int]:
-    """The number of records in a part's file, their bytes, and the size of the index; errors as of `read_offsets`."""
+    """The number of records in a part's file, their bytes, and the size of the index; errors as for `read_offsets`."""
     with open_index(part) as file:
         head = head_of(MappedFile(file).view, part)
     return head.records, head.bytes, head.size
 
 
 def head_of(data: object, part: Part) -> Head:
-    """The head of an index; DatasetError if it is not that of a part's file."""
+    """Parses the head of an index; DatasetError if it does not belong to a part's file."""
     path = part.path + INDEX_SUFFIX
     try:
         head = parse_head(data, path)
     except ValueError as error:
-        raise DatasetError(f"{error}; {cure(part)}") from None
+        raise DatasetError(f"{error}; {advice_for(part)}") from None
     for what, found, expected in (
         ("records", head.records, part.total),
         ("bytes of records", head.bytes, part.bytes),
@@ -176,7 +176,7 @@ def head_of(data: object, part: Part) -> Head:
     ):
         if expected not in (None, found):
             source = "its file has" if part.crc32c is None else "the manifest states"
-            raise DatasetError(f"{path}: {found} {what}, {source} {expected}; {cure(part)}")
+            raise DatasetError(f"{path}: {found} {what}, {source} {expected}; {advice_for(part)}")
     return head
 
 
@@ -184,8 +184,8 @@ def _hex(crc: int | None) -> str | None:
     return None if crc is None else f"{crc:08x}"
 
 
-def cure(part: Part) -> str:
-    """What to do about an index that is damaged, or not that of its file."""
+def advice_for(part: Part) -> str:
+    """Advice for an index that is damaged, or does not belong to its file."""
     if part.index_crc32c is None:
         return "delete the index"
     return "copy it again from where the job wrote it, or run the job again"

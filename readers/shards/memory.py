@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-# In bytes: TensorFlow takes over an aligned array without a copy.
+# In bytes: TensorFlow can use an aligned array without a copy.
 _ALIGNMENT = 64
 
-# Smaller arrays are left to NumPy, whose allocator keeps their memory anyway.
+# Smaller arrays are left to NumPy, whose allocator reuses their memory anyway.
 _MIN_BYTES = 64 << 10
 
-# All slabs are searched for each array. Fewer unused ones are kept, because batches of very different
-# sizes leave some behind that fit no other batch.
+# All slabs are searched for each array. Fewer unused slabs are kept, because batches of very different
+# sizes leave some that fit no other batch.
 _MAX_SLABS, _MAX_UNUSED = 64, 16
 
-# The memory of rows is kept for so many calls: those of the last one are in use while the next are made.
+# The number of calls for which the memory of rows is kept: rows of the last call are in use while the next are made.
 _KEPT_CALLS = 4
 
-# How often the slab that has been unused longest is freed, so that memory for arrays that were held
-# once, or for a size that occurred once, is not kept without end.
+# How often the slab that has been unused longest is freed, so that the memory of arrays that were kept
+# once, or of a size that occurred once, is freed at some time.
 _REQUESTS_PER_FREED_SLAB = 64
 
 
@@ -39,9 +39,9 @@ _UNUSED = _references([np.empty(0)], 0)
 class RecyclingAllocator:
     """Allocates arrays in reused memory. It is safe to share between threads.
 
-    New memory costs a page fault for every 4 KiB, which takes longer than decoding what is written
-    there: batches are produced twice as fast in memory that an earlier batch has used. A slab of memory
-    is free once no array, view or tensor in it is left.
+    New memory costs a page fault for every 4 KiB, which takes longer than decoding the data written
+    there: batches are made twice as fast in memory that an earlier batch has used. A slab of memory
+    is free when no array, view or tensor in it is left.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class RecyclingAllocator:
         return slab[start : start + nbytes].view(dtype).reshape(shape)
 
     def rows(self, shapes: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> np.ndarray:
-        """An array of undefined values for each shape, each in memory of its own: object [n]."""
+        """An array of undefined values for each shape, each a separate allocation: object [n]."""
         sizes = [math.prod(shape) * dtype.itemsize for shape in shapes]
         with self._lock:
             pool = self._rows
@@ -89,7 +89,7 @@ class RecyclingAllocator:
                 del slabs[unused.pop()]
             for number in unused:
                 if nbytes <= len(slabs[number]) <= 4 * nbytes:
-                    # It moves to the front: the slab used last is most likely in the CPU's cache.
+                    # Move it to the front: the slab used last is most likely in the CPU's cache.
                     slabs.insert(0, slabs.pop(number))
                     return slabs[0]
             for number in reversed(unused[_MAX_UNUSED:]):

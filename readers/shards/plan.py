@@ -1,4 +1,4 @@
-"""The plan of what to read: files, runs of records in them, and their schema."""
+"""The plan of a reader: files, runs of records in them, and their schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from readers.format.schema import Feature, Schema
 from readers.order.mixture import Mix
 from readers.order.split import shard_ranges
 
-# The name of the only split of files without a manifest.
+# The name of the single split of files without a manifest.
 ALL = "all"
 
 # The smallest and the largest shape of a feature.
@@ -29,14 +29,14 @@ class Part:
     """A run of records in one file.
 
     Attributes:
-        path: The file's path; a local one is without `file://`.
+        path: The file's path; without `file://` if it is local.
         skip: The number of records before the run.
         take: The number of records in the run.
         total: The number of records in the whole file; None before its index is read.
         bytes: The file's size according to the manifest; None without a manifest.
         crc32c: The file's CRC32C according to the manifest; None without a manifest.
-        version: The inode and the time of change of a local file when the plan was made; None for
-            others.
+        version: The inode and the time of the last change of a local file when the plan was made; None for
+            other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
     """
@@ -68,9 +68,9 @@ class Plan:
         record_bytes: The mean size of a framed record; None if there are no records.
         fingerprint: Values that change whenever the records or their order change, but not when the
             dataset is moved.
-        mixed: The number of records in each dataset of a mixture, and its weight; empty for a single dataset.
-        sizes: The sizes in all splits of features of unknown shape, where a manifest states them.
-        work: What is done to each record after it is read; None for nothing.
+        mixed: The number of records and the weight of each dataset in a mixture; empty for a single dataset.
+        sizes: The sizes in all splits of features of unknown shape, if the manifest has them.
+        work: The work on each record after it is read; None if there is none.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Plan:
 
     @property
     def undecoded(self) -> Mapping[str, Feature]:
-        """The features before the work on each record, but for those that a decoder makes."""
+        """The features before the work on each record, except those that a decoder makes."""
         if self.work is None:
             return self.schema
         decoders = self.work.decoders

@@ -1,4 +1,4 @@
-"""The decoded records of a plan by their numbers, without TensorFlow."""
+"""Reads and decodes the records of a plan by number, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from readers.shards.plan import Plan
 
 _LOGGER = logging.getLogger("readers")
 
-# (row, first, end) -> the numbers of the records, int64 [end - first], that come after that of a row,
-# from the `first` on; 0 is the next one.
+# (row, first, end) -> the numbers of the records, int64 [end - first], that may replace the record of a
+# row; `first` is 0 for the next record.
 Following = Callable[[int, int, int], np.ndarray]
 
 
 def _nothing(row: int, first: int, end: int) -> np.ndarray:
-    """No records come after one: nothing replaces it if it is damaged."""
+    """Returns no records: nothing replaces a damaged one."""
     return np.empty(0, np.int64)
 
 
-# So many damaged records in a row are not single faults: a shard is cut off, or of another dataset.
+# This many damaged records in a row are not single faults: a shard is cut off, or belongs to another dataset.
 _MOST_DAMAGED_IN_A_ROW = 1024
 
-# Errors whose reason may be a record or a file of the dataset; any other error is one of this package.
+# Errors that a record or a file of the dataset may cause; any other error is a bug.
 RECORD_ERRORS = (CorruptRecordError, DatasetError, RecordError)
 
-_CURE = "write or copy the file again, or read other records in its place with on_corrupt='skip'"
+_ADVICE = "write or copy the file again, or replace such records by others with on_corrupt='skip'"
 
 
 class Records:
@@ -60,11 +60,11 @@ class Records:
         verify_crc: Whether to check the CRC32C of every record that is read.
         skip: Whether records that fail this check are left out or replaced, instead of raising an error.
         cache: Where to keep remote shards; None to read them from the store.
-        own: Whether the pixels of each record are in memory of their own, which those of others do not keep.
+        own: Whether the pixels of each record are a separate allocation, which other records do not keep alive.
 
     Attributes:
         memory: Allocates large arrays, and reuses their memory.
-        shards: The shards, and the numbers in their indexes.
+        shards: The open shards and their indexes.
         skipped: (path, number in the file) of each damaged record found so far.
     """
 
@@ -90,12 +90,12 @@ class Records:
 
     @property
     def is_local(self) -> bool:
-        """Whether every file is on a local disk, or cached there when it is first read."""
+        """Whether every file is on a local disk, or cached there when first read."""
         return self.shards.is_local
 
     @property
     def is_fetched(self) -> bool:
-        """Whether every file is on a local disk by now, so that no record takes a request."""
+        """Whether every file is on a local disk by now, so that no record needs a request."""
         return self.shards.is_fetched
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class Records:
         self.__init__(**state)  # type: ignore[misc]
 
     def read(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Reads the records of some numbers together, and yields them in order, before any work on them.
+        """Reads the records with some numbers together, and yields them in order, before any work on them.
 
         Raises:
             CorruptRecordError: (a ValueError) The next record fails its checksum; the message names the file and the byte.
@@ -126,7 +126,7 @@ class Records:
             yield self._decoder.record(framed, row)
 
     def record(self, number: int) -> dict[str, Any]:
-        """The record of one number, before any work on it. It takes a fifth of the time of `read`, and has its errors.
+        """Reads one record, before any work on it, in a fifth of the time of `read`, with the same errors.
 
         Its arrays may be views of memory that the thread's next call reuses.
         """
@@ -147,21 +147,21 @@ class Records:
         keys: np.ndarray | None = None,
         rows: Mapping[str, RowFormat] = MappingProxyType({}),
     ) -> Iterator[Columns]:
-        """The columns of batches, with each damaged record replaced by the next good one if they skip.
+        """Yields batches as columns, replacing each damaged record by the next good one if `skip`.
 
         The work on the records of a batch is done when its columns are asked for.
 
         Args:
             numbers: int64 [B], each from 0 to the number of records - 1.
-            bounds: The row at which each batch begins, and the one at which the last ends.
-            following: Which records come after each of them.
+            bounds: The row at which each batch begins, and the row at which the last one ends.
+            following: Returns the records that may replace a damaged one.
             fetched: Records in memory, which are not read again.
-            keys: int64 [B], the keys of the rows, which work on records needs.
-            rows: How features become rows. The kernel cuts and pads their columns in this way; if it cannot read a
+            keys: int64 [B], the keys of the rows, which are needed for work on records.
+            rows: How features become rows. The kernel truncates and pads their columns accordingly; if it cannot read a
                 record, they stay as they are.
 
         Raises:
-            CorruptRecordError: (a ValueError) A record is damaged, and is not to be skipped, or too
+            CorruptRecordError: (a ValueError) A record is damaged, and `skip` is false, or too
                 many after it are damaged, too.
             RecordError: (a ValueError) A record does not fit the schema, or the work on it fails.
             DatasetError: (a ValueError) A file or its index was changed, or an index is damaged.
@@ -204,7 +204,7 @@ class Records:
     def _good(
         self, framed: FramedRecords, following: Following, fetched: Sequence[FramedRecords]
     ) -> FramedRecords:
-        """The records, with each damaged one replaced by the next good one if they skip."""
+        """The records, with each damaged one replaced by the next good one if `skip`."""
         framed, good = self._checked(framed)
         if good.all():
             return framed
@@ -218,7 +218,7 @@ class Records:
         return framed
 
     def _checked(self, framed: FramedRecords) -> tuple[FramedRecords, np.ndarray]:
-        """Records that were read, and bool [B], which of them are not damaged where they are stored."""
+        """Reads records again if they may be damaged only in the cache; also bool [B], whether each is intact in its file."""
         if not self._verify_crc:
             return framed, np.ones(len(framed.starts), bool)
         good = intact(framed.data, framed.stops - framed.starts)
@@ -237,17 +237,17 @@ class Records:
         row: int = 0,
         fetched: Sequence[FramedRecords] = (),
     ) -> int:
-        """The number of the first intact record after a damaged one; `following` is asked about the row.
+        """The number of the first intact record after a damaged one; `following` is called with the row.
 
         Raises:
-            CorruptRecordError: (a ValueError) None of the next records is good either.
+            CorruptRecordError: (a ValueError) None of the next records is good.
         """
         first, count = 0, min(_MOST_DAMAGED_IN_A_ROW, len(self) - 1)
         while first < count:
             # Few at first: damaged records are rare, but where a disk failed there are many.
             end = min(4 * first + 1, count)
             numbers = following(row, first, end)
-            if not len(numbers):  # None is left of those that fit.
+            if not len(numbers):  # No record is left that fits.
                 count = first
                 break
             _, good = self._checked(self._reader.read(numbers, fetched))
@@ -259,21 +259,21 @@ class Records:
         raise CorruptRecordError.at(
             part.path,
             offset,
-            f"is damaged, and so are all of the {count:,} records after it: on_corrupt='skip' is for "
-            "single damaged records; write the dataset again, or leave out this part of it with split=",
+            f"is damaged, and so are all {count:,} records after it: on_corrupt='skip' is for single "
+            "damaged records; write the dataset again, or leave out this part of it with split=",
             row,
         )
 
     def fetch(self, numbers: np.ndarray, fetched: Sequence[FramedRecords] = ()) -> FramedRecords:
-        """Reads records, int64 [B], into memory, for later calls of `batches`; their numbers ascend.
+        """Reads records, int64 [B], ascending, into memory, for later calls of `batches`.
 
-        Those that are in memory already are copied. Each request to a store costs as long as a MiB takes
+        Records that are in memory already are copied. Each request to a store costs as long as a MiB takes
         to arrive, so it should fetch many records.
         """
         return self._reader.read(np.unique(numbers), fetched)
 
     def _report_skipped(self, damaged: np.ndarray) -> None:
-        """Counts and logs damaged records, int64 [k], each of them once."""
+        """Counts and logs damaged records, int64 [k], each only once."""
         for part, row, offset in map(self._reader.place, damaged.tolist()):
             if (part.path, row) not in self.skipped:
                 self.skipped.add((part.path, row))
@@ -281,7 +281,7 @@ class Records:
                 _LOGGER.warning(text, part.path, row, offset, len(self.skipped))
 
     def _raise_if_damaged(self, framed: FramedRecords, good: np.ndarray) -> None:
-        """Raises the error of the first damaged record, if one is."""
+        """Raises the error of the first damaged record, if there is one."""
         if good.all():
             return
         first = int(np.argmin(good))
@@ -289,7 +289,7 @@ class Records:
         try:
             unframe(framed.record(first), part.path, offset, row)
         except CorruptRecordError as error:
-            cure = CHANGED if is_changed(part) else _CURE
+            advice = CHANGED if is_changed(part) else _ADVICE
             raise CorruptRecordError(
-                f"{error}: {cure}", error.file, error.record, error.offset
+                f"{error}: {advice}", error.file, error.record, error.offset
             ) from None

@@ -1,4 +1,4 @@
-"""Resolves the arguments of a reader (path, split, schema, columns) into a plan."""
+"""Resolves the arguments of a reader (path, split, schema, columns) to a plan."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def resolve(
     columns: Sequence[str] | None,
     accept_cut: bool = False,
 ) -> Plan:
-    """The plan of what to read, once everything is checked that needs no record to be read.
+    """Makes the plan of a reader, after all checks that do not need a record.
 
-    The arguments are those of `readers.load`, and whether to accept shards whose size is not the one in the manifest.
+    The arguments are those of `readers.load`, and whether to accept shards whose size differs from the manifest.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -56,7 +56,7 @@ def resolve(
 
 
 def _names(path: Any) -> list[str]:
-    """One path, or those of a list, as text; raises ValueError for anything else."""
+    """The paths in an argument, as text; raises ValueError unless it is a path or a list of paths."""
     paths = [path] if isinstance(path, (str, os.PathLike)) else path
     is_list = isinstance(paths, Sequence) and len(paths) > 0
     if not is_list or not all(name and isinstance(name, (str, os.PathLike)) for name in paths):
@@ -67,23 +67,23 @@ def _names(path: Any) -> list[str]:
 
 
 def _mixed(mix: Mix, plans: Sequence[Plan]) -> Plan:
-    """The plan of all records of the datasets of a mixture."""
+    """Makes the plan for all records of the datasets of a mixture."""
     for path, plan in zip(mix.weights, plans, strict=True):
         if not plan.records:
-            raise ValueError(f"{path}: {plan.name} holds no records to mix")
+            raise ValueError(f"{path}: {plan.name} has no records to mix")
     counts = (plan.records for plan in plans)
     mixed = tuple(zip(counts, mix.weights.values(), strict=True))
     return replace(_joined(list(mix.weights), plans), mixed=mixed)
 
 
 def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> Plan:
-    """The plan of all records of several datasets, which must have the same features."""
+    """Makes the plan for all records of several datasets, which must have the same features."""
     first = plans[0]
     for path, plan in zip(paths, plans, strict=True):
         if plan.schema != first.schema:
             raise ValueError(
                 f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
-                "choose those they share with columns="
+                "choose features that both have with columns="
             )
     records = sum(plan.records for plan in plans)
     nbytes = sum(plan.records * (plan.record_bytes or 0.0) for plan in plans)
@@ -106,5 +106,5 @@ def name_list(argument: str, names: Any) -> list[str]:
 
 
 def _is_dataset(path: str) -> bool:
-    """Whether a path is that of a dataset with a manifest."""
+    """Whether a path is a dataset with a manifest."""
     return files_of(path).exists(join(path, MANIFEST))

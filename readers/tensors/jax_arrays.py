@@ -17,16 +17,16 @@ except ModuleNotFoundError:
 
 
 def this_process() -> tuple[int, int]:
-    """(index, count) of this process among those of `jax.distributed`."""
+    """(index, count) of this process in `jax.distributed`."""
     return jax.process_index(), jax.process_count()
 
 
 def _check_fits(name: str, array: Any) -> None:
-    """Raises ValueError if JAX has no such arrays, or would change integers, because it has 32 bits for them."""
+    """Raises ValueError if JAX has no such arrays, or would change integers, because it stores 32 bits."""
     dtype = getattr(array, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "OSU":
         raise ValueError(
-            f"{name!r}: JAX has no arrays of texts, or of arrays of several shapes: leave it out with columns=, pad it "
+            f"{name!r}: JAX has no arrays of strings, or of several shapes: leave it out with columns=, pad it "
             "with batching=readers.Padded(...), or convert it with transform="
         )
     if dtype not in (np.int64, np.uint64) or not array.size:
@@ -35,14 +35,14 @@ def _check_fits(name: str, array: Any) -> None:
     for number in (int(array.min()), int(array.max())):
         if not bounds.min <= number <= bounds.max:
             raise ValueError(
-                f"{name!r} has the number {number}, which does not fit into the {bounds.dtype} that JAX makes of "
-                f"{dtype}: call jax.config.update('jax_enable_x64', True) before, or leave it out with columns="
+                f"{name!r} has the number {number}, which does not fit into the {bounds.dtype} that JAX uses for "
+                f"{dtype}: call jax.config.update('jax_enable_x64', True) first, or leave it out with columns="
             )
 
 
 @dataclass(frozen=True)
 class ToJax(ToArrays):
-    """Makes a batch of arrays on the default device, or global arrays of all processes with a sharding."""
+    """Makes a batch of arrays on the default device, or, with a sharding, global arrays of all processes."""
 
     sharding: Any = None
 

@@ -1,4 +1,4 @@
-"""Batches as tensors of PyTorch, shared between the workers of a `DataLoader`."""
+"""Batches as PyTorch tensors, shared between the workers of a `DataLoader`."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class TorchBatches(IterableDataset[Any]):
     """The batches of `readers.torch_batches`, for a `DataLoader` with `batch_size=None`.
 
     Each pass over it reads the next epochs. The workers of a loader take turns, batch by batch, so
-    the loader returns the same batches in the same order for any number of them.
+    any number of them returns the same batches in the same order.
 
-    `drawn` says whether the seed was drawn by this process, so that no other host knows it. Workers ignore
-    `pin_memory`, as they have no device, and `prefetch`, as they are ahead by themselves.
+    `drawn` is whether this process drew the seed, which other hosts then do not know. Workers ignore
+    `pin_memory`, because they have no device, and `prefetch`, because they read ahead anyway.
     """
 
     def __init__(
@@ -64,25 +64,25 @@ class TorchBatches(IterableDataset[Any]):
             ForkingPickler.register(torch.Tensor, _reduced)
         if self._pin_memory and not info and not has_accelerator():
             warnings.warn(
-                "pin_memory=True pins nothing: PyTorch finds no accelerator here", stacklevel=2
+                "pin_memory=True has no effect: PyTorch finds no accelerator", stacklevel=2
             )
             self._pin_memory = False
         number = self.passes.begin(info.seed - info.id if info else None, worker)
         return TorchPass(self, number, worker, workers)
 
     def __len__(self) -> int:
-        """The number of batches in a pass from the beginning of an epoch; TypeError if there is no end."""
+        """The number of batches in a pass from the start of an epoch; TypeError if passes never end."""
         return self.source().batches_of_pass()
 
     def __repr__(self) -> str:
         return f"TorchBatches({described(self._plan, self._options, self)})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process that is started, not forked, cannot ask torch.distributed for its rank.
+        # A spawned process cannot ask torch.distributed for its rank.
         return {**self.__dict__, "_shard": self._host(), "_opened": None}
 
     def state(self, steps: int) -> State:
-        """The state after the first `steps` batches that a loader has returned, over all passes.
+        """Returns the state after the first `steps` batches of a loader, over all passes.
 
         `readers.torch_batches(..., state=)` resumes from it with any number of workers and, in the
         global order, with any number of hosts.
@@ -90,11 +90,11 @@ class TorchBatches(IterableDataset[Any]):
         return self.source().state_after(steps)
 
     def source(self) -> BatchSource[Any]:
-        """The batches of this host, opened by this process."""
+        """The source of this host's batches, opened by this process."""
         host = self._host()
         key = os.getpid(), host
         if self._opened is None or self._opened[0] != key:
-            # Several hosts that each drew a seed are refused as `seed=None` is.
+            # Several hosts that each drew a seed are an error, as for `seed=None`.
             seed = None if self._drawn and host[1] > 1 else self._options.seed
             options = replace(self._options, shard=host, seed=seed)
             self._opened = key, open_batches(self._plan, options)
@@ -105,7 +105,7 @@ class TorchBatches(IterableDataset[Any]):
         return host
 
     def tensors(self, records: BatchSlice, empty: Allocator) -> Any:
-        """The batch of some records: a dict of tensors, or a tuple of some of them."""
+        """Converts records to a batch: a dict or a tuple of tensors."""
         batch = self._to_arrays(records, empty)
         pin = self._pin_memory and get_worker_info() is None
         if isinstance(batch, tuple):
@@ -113,7 +113,7 @@ class TorchBatches(IterableDataset[Any]):
         return {name: tensor_of(array, pin) for name, array in batch.items()}
 
     def ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches of a pass, read ahead where no worker does."""
+        """Reads the batches of a pass ahead, unless a worker does."""
         if self._prefetch and get_worker_info() is None:
             return prefetched(batches, self._prefetch)
         return batches
@@ -122,8 +122,8 @@ class TorchBatches(IterableDataset[Any]):
 class TorchPass(Iterator[Any]):
     """One pass over the batches, or a worker's share of it.
 
-    torchdata's `StatefulDataLoader` calls `state_dict` and `load_state_dict` in every worker; such a
-    state fits the same number of workers.
+    torchdata's `StatefulDataLoader` calls `state_dict` and `load_state_dict` in every worker; their
+    states fit only the same number of workers.
     """
 
     def __init__(self, dataset: TorchBatches, number: int, worker: int, workers: int) -> None:
@@ -146,22 +146,22 @@ class TorchPass(Iterator[Any]):
         except StopIteration:
             raise
         except BaseException:
-            # A generator that has raised would end the pass as if all had been read.
+            # A generator that raised would otherwise end the pass as if all batches had been read.
             self._ahead = self._begin()
             raise
         return batch
 
     def state_dict(self) -> dict[str, Any]:
-        """How far this pass has come: numbers, and the dataset and workers that they fit."""
+        """The position in this pass, with the dataset and the workers that it fits."""
         cursor, number = self._next
         held = [cursor.epoch, cursor.place, *cursor.held] if isinstance(cursor, Cursor) else []
         return {**self._fits(), "pass": self._number, "batch": number, "cursor": held}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes a pass; ValueError if the state is of another dataset, order, host or number of workers."""
+        """Resumes a pass; ValueError if the state has another dataset, order, host or number of workers."""
         for name, mine in self._fits().items():
             if state.get(name) != mine:
-                raise ValueError(f"the state is of {name}={state.get(name)!r}, not {mine!r}")
+                raise ValueError(f"the state has {name}={state.get(name)!r}, expected {mine!r}")
         self._number = state["pass"]
         self._dataset.passes.resume(self._number, self._turn[0])
         begin, self._end = self._batches.bounds_of(self._number)
@@ -188,43 +188,43 @@ _SMALL_BYTES = 64 << 10
 
 
 def _reduced(tensor: torch.Tensor) -> Any:
-    """How a worker sends a tensor to the process that trains.
+    """How a worker sends a tensor to the training process.
 
-    PyTorch sends the descriptor of a file for each, and the process that trains asks the worker for it in several
-    messages. While it computes in Python, each tensor took 3 to 7 ms of the one thread that receives all batches.
+    PyTorch sends a file descriptor for each tensor, and the training process asks the worker for it in several
+    messages. While that process computes in Python, a tensor takes 3 to 7 ms of the one thread that receives all batches.
     """
     if tensor.nbytes <= _SMALL_BYTES and not tensor.requires_grad:
-        with contextlib.suppress(TypeError, RuntimeError):  # NumPy has no such dtype or layout.
+        with contextlib.suppress(TypeError, RuntimeError):  # NumPy lacks the dtype or layout.
             return torch.from_numpy, (tensor.numpy(),)
     return reduce_tensor(tensor)
 
 
-# Workers of a loader that are told apart.
+# The most workers of a loader that are distinguished.
 _MOST_WORKERS = 1024
 
 
 class _PassCounter:
     """Numbers the passes over a dataset, so that all workers of a loader read the same one.
 
-    A loader starts new workers for each pass, which know nothing of the passes before. So each worker notes in
-    memory that all processes share which pass it begins, and a mark of the loader's pass, in one word, which is
-    written at once. A worker that finds its own mark again begins another pass with the same seed; one that finds
-    it with another worker begins the same pass.
+    A loader starts new workers for each pass, which do not know of earlier passes. So each worker stores the number
+    of the pass it begins, and a mark for the loader's pass, in one word of shared memory, which is written atomically.
+    A worker that finds the mark in its own word begins another pass with the same seed; a worker that finds it in
+    another worker's word begins the same pass.
     """
 
     def __init__(self) -> None:
-        # The number of the pass after the one that each worker has begun, times 2^31, and its mark.
+        # For each worker: the number of the pass after the one it has begun, times 2^31, plus its mark.
         self._words = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
         self._mine: tuple[int, int] | None = None
 
     def begin(self, seed: int | None, worker: int = 0) -> int:
-        """The number of the pass that a worker begins, from 0 on. All workers of one pass have the same seed."""
+        """The number of the pass that a worker begins, from 0. All workers of one pass have the same seed."""
         mark = 0 if seed is None else 1 + seed % (2**31 - 1)
         words = self._words.numpy()
         counts, marks = words >> 31, words & (2**31 - 1)
         same = (marks == mark) & (counts > 0)
         if self._mine and self._mine[1] == mark:
-            number = self._mine[0] + 1  # A worker that stays, or a process without workers.
+            number = self._mine[0] + 1  # A persistent worker, or a process without workers.
         elif same[worker % _MOST_WORKERS]:
             number = int(counts[worker % _MOST_WORKERS])
         else:
@@ -233,7 +233,7 @@ class _PassCounter:
         return number
 
     def resume(self, number: int, worker: int = 0) -> None:
-        """Counts from a pass that has begun before."""
+        """Continues counting from a pass that began earlier."""
         assert self._mine is not None
         self._note(number, self._mine[1], worker)
 
@@ -243,14 +243,14 @@ class _PassCounter:
 
 
 def has_accelerator() -> bool:
-    """Whether PyTorch can use a device for which memory can be pinned."""
-    if hasattr(torch, "accelerator"):  # From PyTorch 2.6 on.
+    """Whether PyTorch can use a device that memory can be pinned for."""
+    if hasattr(torch, "accelerator"):  # Since PyTorch 2.6.
         return bool(torch.accelerator.is_available())
     return bool(torch.cuda.is_available())
 
 
 def tensor_of(array: Any, pin: bool) -> Any:
-    """A tensor in the memory of an array; lists of bytes, or of tensors of different sizes."""
+    """A tensor that shares an array's memory; lists of bytes, or of tensors of different sizes."""
     if isinstance(array, torch.Tensor):
         return array.pin_memory() if pin else array
     if array.dtype.hasobject:

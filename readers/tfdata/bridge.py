@@ -24,9 +24,9 @@ from readers.format.schema import Feature, Schema
 
 
 class TensorBridge:
-    """Turns a batch into a flat list of arrays in Python, and back into a batch in TensorFlow.
+    """Flattens a batch to a list of arrays in Python, and rebuilds the batch in TensorFlow.
 
-    The list holds an array for each dense name; what `ragged_arrays` returns of each ragged feature; and the
+    The list holds an array for each dense name, the result of `ragged_arrays` for each ragged feature, and the
     keys of the records, if the options ask for them.
 
     Attributes:
@@ -48,7 +48,7 @@ class TensorBridge:
             self.specs.append(tf.TensorSpec([rows], tf.int64))
 
     def arrays(self, records: BatchSlice, empty: Allocator) -> list[np.ndarray]:
-        """The arrays of a batch.
+        """Converts a batch to arrays.
 
         Args:
             records: The batch.
@@ -64,7 +64,7 @@ class TensorBridge:
         return arrays
 
     def batch(self, tensors: Sequence[tf.Tensor]) -> Any:
-        """The batch of a list of arrays, now tensors; with keys, the pair (batch, keys)."""
+        """Converts a list of arrays, now tensors, to a batch; with keys, to the pair (batch, keys)."""
         rest = iter(tensors)
         batch = {name: next(rest) for name in self._dense_specs}
         for name, feature in self._ragged.items():
@@ -76,7 +76,7 @@ class TensorBridge:
 def _dense_specs(
     batch_format: BatchFormat, features: Mapping[str, Feature], rows: int | None
 ) -> dict[str, tf.TensorSpec]:
-    """The specs of the dense tensors of a batch by name."""
+    """The specs of the dense tensors of a batch, by name."""
     specs = {}
     for name, feature in features.items():
         dtype = tf.as_dtype(feature.dtype)
@@ -98,14 +98,14 @@ def _dense_specs(
 
 
 def _ragged_specs(feature: Feature, rows: int | None) -> list[tf.TensorSpec]:
-    """The specs of what `ragged_arrays` returns of a feature."""
+    """The specs of the result of `ragged_arrays` for a feature."""
     lengths = [tf.TensorSpec([None], tf.int64)] * (feature.varying_rank - 1)
     values = tf.TensorSpec([None], tf.as_dtype(feature.dtype))
     return [values, tf.TensorSpec([rows], tf.int64), *lengths]
 
 
 def ragged_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
-    """A column of unknown shape as the arrays of which `ragged_tensor` makes a tensor.
+    """Converts a column of unknown shape to the arrays that `ragged_tensor` takes.
 
     Returns:
         The values, flat; and for each dimension up to the last unknown one, int64 [n], the lengths of its rows.
@@ -128,13 +128,13 @@ def ragged_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
 def ragged_tensor(
     feature: Feature, values: tf.Tensor, lengths: Sequence[tf.Tensor]
 ) -> tf.RaggedTensor:
-    """The tensor [B, *shape] of what `ragged_arrays` returned.
+    """Converts the result of `ragged_arrays` to a tensor [B, *shape].
 
-    Dimensions after the last unknown one are dense. Known ones between unknown ones are uniform partitions, so
+    Dimensions after the last unknown one are dense. Known dimensions between unknown ones are uniform partitions, so
     they stay static.
     """
     varying, inner = feature.shape[: len(lengths)], feature.shape[len(lengths) :]
-    rows = tf.reduce_sum(lengths[-1])  # A size of -1 could not be told if an inner one is 0.
+    rows = tf.reduce_sum(lengths[-1])  # A size of -1 could not be inferred if an inner one is 0.
     nested = tf.reshape(values, tf.stack([rows, *inner]))
     nested = tf.ensure_shape(nested, [None, *inner])
     for size, row_lengths in zip(reversed(varying), reversed(lengths), strict=True):

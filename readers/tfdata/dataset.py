@@ -27,17 +27,17 @@ from readers.tfdata.feed import Feed
 from readers.tfdata.own_thread import map_in_own_thread
 from readers.tfdata.passes import read_pass
 
-# What each dataset reads, for as long as it exists; iterators keep their dataset.
+# The source of each dataset, as long as the dataset exists; iterators keep their dataset.
 _OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource[Any], Feed]]()
 
 
 def in_strategy() -> bool:
-    """Whether this is the scope of a `tf.distribute` strategy."""
+    """Whether the caller is in the scope of a `tf.distribute` strategy."""
     return bool(tf.distribute.has_strategy())
 
 
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
-    """The dataset of `readers.load`, from its arguments by name."""
+    """Makes the dataset of `readers.load` from its arguments by name."""
     source, feed, batches = _open(arguments)
     options, transform = source.options, arguments["transform"]
     if transform is not None:
@@ -50,12 +50,12 @@ def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     return dataset
 
 
-# AutoGraph takes 2 s of the first batch to find that none of these functions needs it, and cannot convert all of them.
+# AutoGraph would add 2 s to the first batch, although none of these functions needs it, and cannot convert all of them.
 @tf.autograph.experimental.do_not_convert
 def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data.Dataset]:
-    """What is read of a dataset, what reads it, and its batches, with their number if it is known.
+    """Returns the source of a dataset, its feed, and its batches, with their number if it is known.
 
-    A checkpoint of an iterator holds which pass it reads, and the number of the next batch.
+    A checkpoint of an iterator stores the number of its pass and of its next batch.
     """
     plan, options = plan_of(arguments)
     source, bridge = open_batches(plan, options), TensorBridge(plan.schema, options)
@@ -63,7 +63,7 @@ def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data
 
     def one_pass(of_pass: tf.Tensor) -> tf.data.Dataset:
         return map_in_own_thread(
-            tf.data.Dataset.range(tf.int64.max),  # A pass ends by itself.
+            tf.data.Dataset.range(tf.int64.max),  # The feed ends a pass.
             lambda number: bridge.batch(feed.batch(of_pass, number)),
         )
 
@@ -75,7 +75,7 @@ def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data
 
 
 def _steps(batches: BatchSource[Any]) -> int | None:
-    """The number of batches in each pass; None if it is unknown, or not the same."""
+    """The number of batches in each pass; None if it is unknown, or differs between passes."""
     if batches.options.repeat is None:
         return tf.data.INFINITE_CARDINALITY
     # The first pass of a resumed run is shorter than later ones.
@@ -87,11 +87,11 @@ def _steps(batches: BatchSource[Any]) -> int | None:
 def _options(options: ReadOptions) -> tf.data.Options:
     """How a `tf.distribute` strategy of several hosts shares the batches, and what a checkpoint may leave out.
 
-    By files, which is its default, a strategy cannot share them: the files are not at the source of the dataset.
+    A strategy cannot share files, which is its default, because the source of this dataset is not a list of files.
     """
     policy = tf.data.experimental.AutoShardPolicy
     chosen = tf.data.Options()
-    # Hosts that `shard` separates have records of their own already.
+    # Hosts that `shard` separates already read different records.
     shared = options.shard[1] > 1
     chosen.experimental_distribute.auto_shard_policy = policy.OFF if shared else policy.DATA
     # A transform may draw random numbers, and the number of a pass is in the checkpoint.
@@ -108,7 +108,7 @@ def state_of(dataset: tf.data.Dataset, steps: int) -> State:
     opened = _OPENED.get(dataset) if isinstance(dataset, tf.data.Dataset) else None
     if opened is None:
         raise ValueError(
-            f"{type(dataset).__name__} is no dataset as readers.load returns it: keep that one for "
-            "state_of, and train on what you make of it"
+            f"{type(dataset).__name__} is not a dataset that readers.load returned: keep that one for "
+            "state_of, and train on the dataset made from it"
         )
     return opened[0].state_after(steps)

@@ -1,4 +1,4 @@
-"""A thread that reads batches ahead of TensorFlow, whose operations wait for them without the interpreter's lock."""
+"""A thread that reads batches ahead of TensorFlow; its operations wait for them without the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import tensorflow as tf
 
 from readers.format.compiled.library import LIBRARY, WITH_LOCK, address
 
-# An array for each spec.
+# A batch: an array for each spec.
 Batch = Sequence[np.ndarray]
 
 _NUMBER, _POINTER, _TEXT = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
 
-# The functions of `operations.c`: a feed is opened and closed; `next` says what to do for it, and may wait; `put` and
+# The functions of `operations.c`: a feed is opened and closed; `next` returns what to do for it, and may wait; `put` and
 # `fail` add a batch to one of its streams; `release` drops arrays that TensorFlow no longer needs; `end` closes all feeds.
 _ARGUMENTS = {
     "open": [],
@@ -35,17 +35,17 @@ _ARGUMENTS = {
     "register": [_POINTER] * 5,
 }
 
-# What `next` says is to be done; the same numbers as in `operations.c`.
+# The results of `next`; the same numbers as in `operations.c`.
 _CLOSED, _READ, _FORGET, _NOTHING = range(4)
 
 # Codes of TensorFlow's errors.
 _INVALID_ARGUMENT, _OUT_OF_RANGE = 3, 11
 
-# Functions of every Python, for `register`.
+# Functions of the Python interpreter, for `register`.
 _OF_PYTHON = ["Py_IncRef", "Py_DecRef", "PyBytes_AsStringAndSize", "Py_AddPendingCall"]
 
-# TensorFlow shows where the first operation that a message names was made, which in a user's graph is twenty lines.
-# No graph has this one.
+# TensorFlow appends the stack of the first operation that a message names, twenty lines in a user's graph. No graph has
+# this operation.
 _NODE = "\t [[{{node reading_failed}}]]"
 
 _OF_GRAPHS = list["Feed"]()
@@ -64,17 +64,17 @@ def _function(library: Any, name: str) -> Callable[..., int]:
 _open, _close, _end, _wait_for_next = (
     _function(LIBRARY, name) for name in ("open", "close", "end", "next")
 )
-# These do not wait, so they keep the interpreter's lock, which other threads would be slow to give back.
+# These do not wait, so they keep the interpreter's lock: other threads would be slow to give it back.
 _next, _put, _fail, _release = (
     _function(WITH_LOCK, name) for name in ("next", "put", "fail", "release")
 )
 
 
 class Feed:
-    """The batches of all passes over a dataset, which a thread reads as long as this object exists.
+    """The batches of all passes over a dataset. A thread reads them as long as this object exists.
 
     Args:
-        stream: Yields the batches of a pass, of some number, from a batch on, of some number in the pass.
+        stream: (number of a pass, number of a batch in it) -> the batches of the pass, starting at that batch.
         specs: The dtypes and shapes of the arrays of a batch.
     """
 
@@ -87,25 +87,25 @@ class Feed:
         arguments = self._number, stream, specs
         threading.Thread(target=_read, args=arguments, daemon=True, name=_NAME).start()
         if not tf.executing_eagerly():
-            # A dataset made inside a function leaves only its graph behind.
+            # Only the graph of a dataset made inside a function may outlive it.
             _OF_GRAPHS.append(self)
 
     def begin(self) -> tf.Tensor:
-        """Adds the begin of a pass to the graph: its number, int64 []. The pass ends when TensorFlow releases it."""
+        """Adds the start of a pass to the graph: its number, int64 []. The pass ends when TensorFlow releases it."""
         return _operation("BeamShardsBegin", [self._number], [tf.TensorSpec([], tf.int64)])[0]
 
     def batch(self, of_pass: tf.Tensor, number: tf.Tensor) -> list[tf.Tensor]:
         """Adds a batch to the graph: its tensors.
 
         Args:
-            of_pass: int64 [], what `begin` returned, or its copy from a checkpoint.
+            of_pass: int64 [], the result of `begin`, or its copy from a checkpoint.
             number: int64 [], the number of the batch in the pass. The operation is out of range after the last one.
         """
         return _operation("BeamShardsNext", [self._number, of_pass, number], self._specs)
 
 
 def _operation(name: str, inputs: Sequence[Any], specs: Sequence[tf.TensorSpec]) -> list[tf.Tensor]:
-    """Adds an operation on numbers, int64 [], to the graph: its results."""
+    """Adds an operation on numbers, int64 [], to the graph; returns its results."""
     numbers = [tf.convert_to_tensor(number, tf.int64) for number in inputs]
     dtypes = [spec.dtype for spec in specs]
     enums = [dtype.as_datatype_enum for dtype in dtypes]
@@ -123,7 +123,7 @@ def _register() -> None:
     (path,) = Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*")
     of_python = (getattr(ctypes.pythonapi, name) for name in _OF_PYTHON)
     pointers = (ctypes.cast(function, _POINTER) for function in of_python)
-    # With the lock, so that of several threads one registers them.
+    # With the lock, so that only one of several threads registers them.
     register = _function(WITH_LOCK, "register")
     if not register(ctypes.CDLL(str(path))._handle, *pointers):
         raise ImportError(
@@ -135,7 +135,7 @@ def _register() -> None:
 def _read(
     feed: int, stream: Callable[[int, int], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
 ) -> None:
-    """Reads what a feed asks for until it is closed."""
+    """Reads the batches that a feed asks for, until it is closed."""
     answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch]]()
     at = address(answer)
     batch: Batch | None
@@ -160,13 +160,13 @@ def _read(
                 streams[number] = stream(of_pass, first)
             batch = next(streams[number])
             _hand_over(feed, number, batch, of_specs)
-        except BaseException as error:  # If this thread ended, operations would wait for ever.
+        except BaseException as error:  # If this thread ended, operations would wait forever.
             # A generator that has raised an error ends: a new one reads what follows.
             streams.pop(number, None)
             is_end = isinstance(error, StopIteration)
             _fail(feed, number, _OUT_OF_RANGE if is_end else _INVALID_ARGUMENT, _message(error))
         finally:
-            batch = None  # Its memory is used again as soon as TensorFlow has released it.
+            batch = None  # Its memory is reused as soon as TensorFlow has released it.
     _release()
 
 
@@ -186,13 +186,13 @@ def _hand_over(
         described += contiguous.shape
     table = np.array(described, np.int64)
     if _put(feed, stream, address(table), len(kept)):
-        raise MemoryError("no memory is left for a batch")
+        raise MemoryError("there is no memory left for a batch")
 
 
 def _message(error: BaseException) -> bytes:
-    """The text of an error, on a line of its own.
+    """The text of an error on a separate line.
 
-    An exception of Python would be shown with twenty lines of its stack.
+    TensorFlow would show a Python exception with twenty lines of its stack.
     """
     text = " ".join("".join(traceback.format_exception_only(error)).splitlines())
     if isinstance(error, (ValueError, OSError, ImportError)):
@@ -203,7 +203,7 @@ def _message(error: BaseException) -> bytes:
 
 @atexit.register
 def _end_all() -> None:
-    """Ends all threads: one that needs the interpreter's lock after its end never gets it."""
+    """Ends all threads: a thread that needs the interpreter's lock after the interpreter ended never gets it."""
     _end()
     for thread in threading.enumerate():
         if thread.name == _NAME:

@@ -1,15 +1,15 @@
-/* Hands batches that a thread of Python has read to TensorFlow, whose threads need no lock of the interpreter for it.
- * `feed.py` says what each function does.
+/* Passes batches that a Python thread has read to TensorFlow, whose threads do not need the interpreter's lock for it.
+ * `feed.py` documents each function.
  *
  * A feed belongs to a dataset. One operation begins a pass over it; another asks for a batch by its pass and its number,
- * and waits. The thread of Python asks the feed which batch to read next, and puts it in. Batches of a pass that follow
- * each other are a stream, and a few of each are read ahead.
+ * and waits. The Python thread asks the feed which batch to read next, and puts it in. Consecutive batches of a pass
+ * are a stream, and a few of each stream are read ahead.
  *
- * TensorFlow takes over arrays of numbers without a copy: a tensor keeps a reference to its array. TensorFlow may release
- * it in any thread, so the reference goes to a list, which the thread of Python empties; if all of these have ended, the
+ * TensorFlow uses arrays of numbers without a copy: a tensor keeps a reference to its array. TensorFlow may release
+ * it in any thread, so the reference goes to a list, which the Python thread empties; after all of these have ended, the
  * main thread does.
  *
- * The functions of TensorFlow's C API are looked up in the library that Python has loaded: no header is needed. */
+ * The functions of TensorFlow's C API are looked up in the library that Python has loaded, so no header is needed. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -60,7 +60,7 @@ static struct {
     int (*call_later)(int (*function)(void *), void *argument);
 } python;
 
-/* What the thread of Python is to do; the same numbers as in feed.py. */
+/* What the Python thread is to do; the same numbers as in feed.py. */
 enum { CLOSED = 0, READ = 1, FORGET = 2, NOTHING = 3 };
 
 /* Numbers of TensorFlow. */
@@ -69,10 +69,10 @@ enum { STRING = 7, INT64 = 9 };
 
 enum { ALIGNMENT = 64 };
 
-/* What is read ahead of a stream: two batches, or more up to some bytes, which are those of records decoded together. */
+/* What is read ahead of a stream: two batches, or more up to the bytes of records that are decoded together. */
 enum { FEWEST_AHEAD = 2, MOST_AHEAD = 16, AHEAD_BYTES = 8 << 20 };
 
-/* How many streams are kept of iterators that were restored from a checkpoint, whose end is not seen. */
+/* How many streams to keep for iterators restored from a checkpoint, whose end cannot be seen. */
 enum { MOST_RESTORED = 4 };
 
 typedef struct Batch {
@@ -103,9 +103,9 @@ typedef struct Feed {
     int64_t number, passes, made;
     int64_t users; /* Its owner, and the threads that wait. */
     int is_closed;
-    pthread_cond_t asked, put; /* The thread of Python waits for the first, operations for the second. */
+    pthread_cond_t asked, put; /* The Python thread waits for the first, operations for the second. */
     Stream *streams;           /* The last one used is the first. */
-    Stream *forgotten;         /* The thread of Python is to forget these. */
+    Stream *forgotten;         /* The Python thread is to forget these. */
     Pass *alive;               /* TensorFlow has not released these. */
 } Feed;
 
@@ -115,7 +115,7 @@ typedef struct Kept {
     Object *object;
 } Kept;
 
-/* Of all that follows, and of feeds; nothing of TensorFlow is called with it. */
+/* Protects everything below, and feeds; TensorFlow is never called while it is held. */
 static pthread_mutex_t LOCK = PTHREAD_MUTEX_INITIALIZER;
 static Feed *FEEDS;
 static int64_t OPENED;
@@ -298,7 +298,7 @@ EXPORT int64_t readers_feed_next(int64_t number, int64_t waits, int64_t *answer)
         }
         Stream *next = NULL;
         for (Stream *stream = feed->streams; stream; stream = stream->next)
-            /* Of several that have as few, the one that was used before the others, so that none waits for ever. */
+            /* Among several that have as few, the least recently used, so that none waits forever. */
             if (lacks(stream) && (!next || stream->ready <= next->ready)) next = stream;
         if (next) {
             found = READ;
@@ -344,8 +344,8 @@ EXPORT int64_t readers_feed_fail(int64_t number, int64_t stream, int64_t code, c
     return 0;
 }
 
-/* A string of TensorFlow: up to 22 bytes after their number times 4; or that plus 1, a capacity, and where they are. Both
- * end with 0. TensorFlow has views of other memory as well, but copies of them would outlive it. */
+/* A TensorFlow string: up to 22 bytes after their number times 4; or that plus 1, a capacity, and their address. Both
+ * end with 0. TensorFlow also has views of other memory, but copies of them would outlive it. */
 typedef union Text {
     uint8_t small[24];
     struct {
@@ -364,7 +364,7 @@ static void free_texts(void *data, size_t size, void *argument) {
     free(data);
 }
 
-/* Returns how many bytes there are; -1 if there is no memory, or an exception of Python. */
+/* Returns the number of bytes; -1 if there is no memory, or for a Python exception. */
 static intptr_t set_text(Text *text, Object *object) {
     char *bytes;
     intptr_t size;
@@ -462,8 +462,8 @@ static void end_pass(void *data, size_t size, void *argument) {
     free(pass);
 }
 
-/* Fails because a feed is closed. At the end of the interpreter a pass just ends: where errors are ignored, TensorFlow
- * would ask without end. */
+/* Fails because a feed is closed. When the interpreter exits, a pass just ends: if errors are ignored, TensorFlow would
+ * ask forever. */
 static void set_closed(Status *status) {
     static const char message[] = "the dataset of readers.load was deleted while an iterator of it reads: keep the dataset";
     tf.SetStatus(status, IS_ENDING ? OUT_OF_RANGE : INTERNAL, message);
@@ -552,13 +552,13 @@ static void before_fork(void) { pthread_mutex_lock(&LOCK); }
 
 static void after_fork(void) { pthread_mutex_unlock(&LOCK); }
 
-/* No thread of a child reads, so its operations fail rather than wait. */
+/* No thread of a child process reads, so its operations fail rather than wait. */
 static void in_child(void) {
     FEEDS = NULL;
     pthread_mutex_unlock(&LOCK);
 }
 
-/* Whether the operations are known to TensorFlow from now on. The process ends if they are registered twice. */
+/* Registers the operations; returns whether TensorFlow knows them. Registering them twice would kill the process. */
 EXPORT int64_t readers_feed_register(void *library, void *keep, void *release, void *text, void *call_later) {
     static int64_t is_done;
     if (is_done) return 1;

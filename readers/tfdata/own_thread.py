@@ -1,4 +1,4 @@
-"""A map that runs in the thread that asks for the next element."""
+"""A `map` that runs in the thread that asks for the next element."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import tensorflow as tf
 
 
 def map_in_own_thread(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    """The results of a function of each element; they end where an operation of it is out of range.
+    """Maps a function over a dataset; ends when an operation of the function is out of range.
 
-    `Dataset.map` hands calls to the threads of a pool, which look for more work after each: that takes a third as much
-    of the processors as reading. It has no argument for this, but its operation has.
+    `Dataset.map` passes calls to a thread pool, whose threads look for more work after each call: that takes a third as
+    much processor time as reading. It has no argument to avoid this, but its operation has.
 
     Args:
         dataset: Its elements are single tensors.
@@ -39,7 +39,7 @@ def map_in_own_thread(dataset: tf.data.Dataset, function: Callable[..., Any]) ->
 
 
 def _encoded(tensor: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    """The one tensor by which elements of datasets hold a tensor."""
+    """The form in which a dataset's elements hold a tensor."""
     if isinstance(tensor, tf.RaggedTensor):
         return tf.raw_ops.RaggedTensorToVariant(
             rt_nested_splits=tensor.nested_row_splits,

@@ -1,4 +1,4 @@
-"""The operations of transforms, computed by NumPy; `tftensors` has the same names."""
+"""The operations of transforms for NumPy; `tftensors` has the same names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from readers.files.processors import on_all_processors
 from readers.format.decode.column import object_array
 from readers.shards.memory import RecyclingAllocator
 
-# From so many numbers on, threads pay off.
+# From this many numbers on, threads pay off.
 _LARGE = 1 << 20
 
 
 @cache
 def _memory(process: int) -> RecyclingAllocator:
-    """Memory to use again, as new memory takes as long as float32 images; a fork's own, because of its lock."""
+    """Memory to reuse, because new memory takes as long as making float32 images; a fork has its own, because of the lock."""
     return RecyclingAllocator()
 
 
@@ -68,21 +68,21 @@ def flipped(images: np.ndarray, axis: int, which: np.ndarray) -> np.ndarray:
 
 
 def padded(images: np.ndarray, padding: int) -> np.ndarray:
-    """The images with zero pixels on every side."""
+    """Pads the images with zero pixels on every side."""
     return np.pad(images, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
 
 
 def cropped(
     images: np.ndarray, size: tuple[int, int], tops: np.ndarray, lefts: np.ndarray
 ) -> np.ndarray:
-    """The part of each image from its top and left, int64 [B], on."""
-    # Windows over all channels, so that whole rows of a crop are copied at once.
+    """Crops each image at its top and left, int64 [B]."""
+    # Windows over all channels, so that whole rows of a crop are copied together.
     windows = sliding_window_view(images, (*size, images.shape[3]), (1, 2, 3))
     return windows[np.arange(len(images)), tops, lefts, 0]
 
 
 def to_float(images: Any) -> np.ndarray:
-    """The images as float32; integers are divided by the highest of their dtype."""
+    """Converts the images to float32; integers are divided by the maximum of their dtype."""
     images = np.asarray(images)
     if images.dtype.kind == "f":
         return images.astype(np.float32, copy=False)
@@ -105,7 +105,7 @@ def is_ragged(values: Any) -> bool:
 
 
 def on_values(values: Any, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The result of a function of dense values, for each record if the values are ragged."""
+    """Applies a function to dense values, or to each record of ragged ones."""
     values = np.asarray(values)
     if values.dtype.hasobject:
         return object_array([on_values(value, function) for value in values])
@@ -130,6 +130,6 @@ def standardized(
 
 
 def masked(values: np.ndarray, mask: Any) -> np.ndarray:
-    """The values, set to 0 in place where the mask of their leading dimensions is false."""
+    """Sets the values to 0, in place, where the mask of their leading dimensions is false."""
     values[~np.asarray(mask, bool)] = 0
     return values

@@ -1,6 +1,6 @@
 """Transforms of batches of images.
 
-Random transforms take a key for each image and depend on nothing else: a resumed run, or one with
+Random transforms depend only on a key for each image: a resumed run, or one with
 another batch size, augments each image in the same way. All keep the dtype, so that images can stay
 uint8, a quarter of the size of float32, until `normalize` or `to_float`.
 """
@@ -31,7 +31,7 @@ def random_flip(images: Array, keys: Array, *, up_down: bool = False, salt: str 
         images: uint8 or float32 [B, H, W, C], a `tf.Tensor` or `np.ndarray`.
         keys: int64 [B], the keys of the records.
         up_down: Whether to also turn each image upside down with a probability of one half.
-        salt: Give each use in a pipeline its own salt to make them independent.
+        salt: Give each use in a pipeline a different salt to make them independent.
 
     Raises:
         ValueError: `images` is not a batch of images.
@@ -55,7 +55,7 @@ def random_crop(
         size: (height, width) of the crop in pixels.
         padding: Zero pixels to add on every side before cropping; 4, with the size of the images,
             is common for CIFAR.
-        salt: Give each use in a pipeline its own salt to make them independent.
+        salt: Give each use in a pipeline a different salt to make them independent.
 
     Raises:
         ValueError: `images` is not a batch of images, `size` is not two positive numbers,

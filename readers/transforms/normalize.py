@@ -18,8 +18,8 @@ class Moments:
     """The mean and standard deviation of a feature's values.
 
     Attributes:
-        mean, std: One number for each channel, the last dimension; or a single one for all values.
-        dtype: The dtype of the values that they describe. Moments of uint8 images do not fit the
+        mean, std: One number per channel (the last dimension), or a single one for all values.
+        dtype: The dtype of the values described. Moments of uint8 images do not fit the
             output of `to_float`.
 
     Raises:
@@ -51,10 +51,10 @@ class Moments:
 
         Args:
             manifest: The dataset's manifest.
-            split: Usually `train`, so that the model learns nothing of the other splits.
+            split: Usually `train`, so that the model learns nothing from the other splits.
             feature: The feature's name.
-            per_channel: Whether to use separate moments for each channel if the manifest has them:
-                it does if there are two or more dimensions and the last is from 2 to 64. Set it to
+            per_channel: Whether to use separate moments per channel if the manifest has them:
+                it does if there are at least two dimensions and the last has a size from 2 to 64. Set it to
                 False if the last dimension is not channels, such as the width of gray images.
 
         Raises:
@@ -62,7 +62,7 @@ class Moments:
                 manifest or is constant.
 
         Example:
-            >>> manifest = readers.Manifest.read("shards/runs")
+            >>> manifest = readers.Manifest.read("shards/sensors")
             >>> moments = Moments.of(manifest, "train", "signal")
         """
         stored = manifest.schema.select([feature])[feature]
@@ -76,38 +76,36 @@ class Moments:
         if not mean or not std or len(mean) != len(std):
             reason = "the feature, or one of its channels, has no values there"
             if stored.is_image:
-                reason = (
-                    "no statistics are kept for encoded images; write them with --encoding tensor"
-                )
+                reason = "encoded images have no statistics; write them with --encoding tensor"
             elif stored.dtype in ("string", "complex64", "complex128"):
-                reason = f"no statistics are kept for {stored.dtype}"
+                reason = f"{stored.dtype} features have no statistics"
             raise ValueError(
-                f"feature {feature!r}: the manifest has no mean and std of it in split {split!r}: "
+                f"feature {feature!r}: the manifest has no mean and std in split {split!r}: "
                 f"{reason}; or pass Moments(mean, std, dtype)"
             )
         if 0 in std:
             constant = std.index(0)
             of_feature = f"channel {constant} of feature" if len(std) > 1 else "feature"
-            cure = "use per_channel=False" if len(std) > 1 else "leave it unchanged"
+            advice = "use per_channel=False" if len(std) > 1 else "leave it unchanged"
             raise ValueError(
                 f"{of_feature} {feature!r} is {mean[constant]} throughout split {split!r} (std 0), "
-                f"so it cannot be normalized: {cure}"
+                f"so it cannot be normalized: {advice}"
             )
         return cls(mean, std, stored.dtype)
 
 
 def _numbers(found: Any) -> tuple[float, ...] | None:
-    """The numbers of a list; None if it is not a list or a number is missing."""
+    """The numbers of a list; None if it is not a list, or a number is missing."""
     if isinstance(found, list) and all(isinstance(number, float) for number in found):
         return tuple(found)
     return None
 
 
 def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Array:
-    """Subtracts the mean and divides by the standard deviation: float32 of the same shape.
+    """Subtracts the mean and divides by the standard deviation; returns float32 of the same shape.
 
     Args:
-        values: [B, ...], of the moments' dtype; pass uint8 images as they are read. A `tf.Tensor`
+        values: [B, ...], with the moments' dtype; pass uint8 images as they are read. A `tf.Tensor`
             or `np.ndarray`; or ragged, a `tf.RaggedTensor` or an object array of arrays.
         moments: The moments of all values or of each channel.
         mask: bool, the mask of padded values, which covers their leading dimensions; padding,
@@ -128,7 +126,7 @@ def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Arr
 
 
 def _check(values: Array, moments: Moments) -> None:
-    """Raises ValueError if moments are not those of values."""
+    """Raises ValueError if moments do not fit values."""
     if values.dtype.name != moments.dtype:
         raise ValueError(
             f"expected values of {moments.dtype}, the dtype of the moments, found "

@@ -1,4 +1,4 @@
-"""The operations of transforms, computed by TensorFlow, which this file alone imports; `arrays` has the same names."""
+"""The operations of transforms for TensorFlow, which only this file imports; `arrays` has the same names."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def flipped(images: tf.Tensor, axis: int, which: tf.Tensor) -> tf.Tensor:
 
 
 def padded(images: tf.Tensor, padding: int) -> tf.Tensor:
-    """The images with zero pixels on every side."""
+    """Pads the images with zero pixels on every side."""
     return tf.pad(images, [[0, 0], [padding, padding], [padding, padding], [0, 0]])
 
 
 def cropped(
     images: tf.Tensor, size: tuple[int, int], tops: tf.Tensor, lefts: tf.Tensor
 ) -> tf.Tensor:
-    """The part of each image from its top and left, int64 [B], on."""
+    """Crops each image at its top and left, int64 [B]."""
     for axis, (extent, first) in enumerate(zip(size, (tops, lefts), strict=True), 1):
         places = first[:, None] + tf.range(tf.cast(extent, tf.int64))
         images = tf.gather(images, places, axis=axis, batch_dims=1)
@@ -65,19 +65,19 @@ def cropped(
 
 
 def to_float(images: tf.Tensor) -> tf.Tensor:
-    """The images as float32; integers are divided by the highest of their dtype."""
+    """Converts the images to float32; integers are divided by the maximum of their dtype."""
     return tf.image.convert_image_dtype(images, tf.float32)
 
 
 def is_ragged(values: tf.Tensor | tf.RaggedTensor) -> bool:
-    """Whether the records of a batch have values of their own lengths."""
+    """Whether the records of a batch have values of different lengths."""
     return isinstance(values, tf.RaggedTensor)
 
 
 def on_values(
     values: tf.Tensor | tf.RaggedTensor, function: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor | tf.RaggedTensor:
-    """The result of a function of dense values, or of the flat values of ragged ones."""
+    """Applies a function to dense values, or to the flat values of ragged ones."""
     if isinstance(values, tf.RaggedTensor):
         return values.with_flat_values(function(values.flat_values))
     return function(tf.convert_to_tensor(values))

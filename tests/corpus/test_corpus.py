@@ -218,8 +218,8 @@ def test_a_newer_version_is_refused_by_every_way_of_reading_with_what_to_do(data
     change(lambda manifest: manifest.update(format_version=newer))
     message = (
         f"{path}/{MANIFEST}: format version {newer}; this package reads version {FORMAT_VERSION}: "
-        "a later release of beam-shards wrote the dataset; upgrade beam-shards, or read the shards "
-        "as TFRecord files with schema="
+        "a later release of beam-shards wrote the dataset; upgrade beam-shards, or, in "
+        "Python, read the shards as TFRecord files with schema="
     )
     for read in (
         Manifest.read,

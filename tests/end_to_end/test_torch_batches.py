@@ -172,7 +172,7 @@ def test_a_state_of_other_data_is_refused(dataset):
     begun = iter(readers.torch_batches(dataset, **SHUFFLED))
     next(begun)
     other = iter(readers.torch_batches(dataset, **{**SHUFFLED, "seed": 6}))
-    with pytest.raises(ValueError, match="the state is of seed=5, not 6"):
+    with pytest.raises(ValueError, match="the state has seed=5, expected 6"):
         other.load_state_dict(begun.state_dict())
 
 
@@ -212,7 +212,7 @@ def test_an_error_names_the_record_and_does_not_end_the_pass(tmp_path):
 def test_pinned_memory_without_an_accelerator_is_a_warning(dataset, monkeypatch):
     monkeypatch.setattr("readers.tensors.torch_dataset.has_accelerator", lambda: False)
     batches = readers.torch_batches(dataset, **SHUFFLED, pin_memory=True)
-    with pytest.warns(UserWarning, match="pin_memory=True pins nothing: PyTorch finds no acc"):
+    with pytest.warns(UserWarning, match="pin_memory=True has no effect: PyTorch finds no acc"):
         found = next(iter(batches))
     assert not found["id"].is_pinned()
 
@@ -222,5 +222,5 @@ def test_arguments_are_checked(dataset):
         readers.torch_batches(dataset, batch_size=2, batchsize=3)
     with pytest.raises(ValueError, match="prefetch=-1: expected a number of at least 0"):
         readers.torch_batches(dataset, batch_size=2, prefetch=-1)
-    with pytest.raises(TypeError, match="the batches have no end"):
+    with pytest.raises(TypeError, match="the batches never end"):
         len(readers.torch_batches(dataset, split="train", batch_size=2, repeat=None))

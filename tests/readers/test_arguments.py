@@ -99,7 +99,7 @@ def test_one_of_several_hosts_that_reads_all_is_warned_once(dataset, monkeypatch
     for read in (readers.as_numpy, readers.load):
         monkeypatch.setattr(hosts, "_WARNED", False)
         with pytest.warns(
-            UserWarning, match="one of 2 readers, says RANK and WORLD_SIZE"
+            UserWarning, match="one of 2 processes, from RANK and WORLD_SIZE"
         ) as caught:
             assert len(ids(read(dataset, 8, split="train"))) == 57
         assert caught[0].filename == __file__
@@ -168,7 +168,7 @@ def test_the_specs_of_tensorflow_read_files_that_it_wrote(tmp_path):
 def test_a_shuffle_buffer_is_explained(tmp_path):
     path = write_signals(tmp_path)
     with pytest.raises(
-        ValueError, match=r"buffer is for .* readers.Order\(by='interleave', buffer=9"
+        ValueError, match=r"by interleave has a buffer, readers.Order\(by='interleave', buffer=9"
     ):
         readers.as_numpy(path, 1, shuffle=readers.Order(buffer=9))
     for how in ({"by": "random"}, {"shuffle": 1}, {"by": "interleave", "buffer": 0}):

@@ -37,9 +37,9 @@ def planted(step=0.1, reading=9_000, decoding=2_000, **ways):
     [
         (planted(None, a=700), "the slowest part is decoding: shrink"),
         (planted(None, 500, a=700), "the slowest part is reading: buy a disk"),
-        (planted(a=320), "no way of reading makes the 640 records a second that a step needs, and the slowest part is decoding: shrink"),
-        (planted(a=640, b=700), "nothing to change: every way of reading makes the 640 records a second that a step needs"),
-        (planted(a=320, b=800, c=900), "read with b, which makes the 640 records a second that a step needs: a leaves a step idle for 50% of the time"),
+        (planted(a=320), "no reader delivers the 640 records per second that the step needs; the slowest part is decoding: shrink"),
+        (planted(a=640, b=700), "nothing to change: every reader delivers the 640 records per second that the step needs"),
+        (planted(a=320, b=800, c=900), "use b, which delivers the 640 records per second that the step needs; with a, the step is idle 50% of the time"),
     ],
 )  # fmt: skip
 def test_the_advice_is_one_sentence_on_what_to_change_first(timings, advice):
@@ -49,7 +49,7 @@ def test_the_advice_is_one_sentence_on_what_to_change_first(timings, advice):
 def test_a_table_has_the_rates_and_the_idle_shares():
     lines = [" ".join(line.split()) for line in str(planted(a=320)).splitlines()]
     table = [
-        "records a second alone together idle share of a step of 100 ms",
+        "records per second part reader idle share of a 100 ms step",
         "reading 9,000",
         "decoding 2,000",
         "a 320 50%",
@@ -87,7 +87,7 @@ def test_a_dataset_is_measured_in_every_way(dataset, capsys, tmp_path, monkeypat
         "load, in a tf.function",
     ):
         assert f"\n{name}" in out
-    assert "numbers, train: 20 records of" in out and "idle share of a step of 120 ms" in out
+    assert "numbers, train: 20 records of" in out and "idle share of a 120 ms step" in out
     (tmp_path / "changes.py").write_text(
         "def twice(record, key):\n    return {**record, 'id': record['id'] * 2}\n"
     )
@@ -114,7 +114,7 @@ def test_decoders_are_spelled_with_their_sizes():
         (["--decoders", "id"], "--decoders 'id': expected FEATURE=Resize:SIZE"),
         (["--decoders", "id=Resize"], "--decoders 'id=Resize': expected"),
         (["--decoders", "id=Skip:3"], "--decoders 'id=Skip:3': expected"),
-        (["--decoders", "a=Skip", "a=Resize:8"], "once for a feature"),
+        (["--decoders", "a=Skip", "a=Resize:8"], "once per feature"),
         (["--decoders", "id=Resize:0"], "size=(0, 0): expected pixels"),
         (["--decoders", "nothing=Skip"], "'nothing' is not among the features"),
         (["--step", "120"], "--step '120': expected a time such as 120ms or 0.2s"),
@@ -123,7 +123,7 @@ def test_decoders_are_spelled_with_their_sizes():
         (["--map", "json:nothing"], "--map 'json:nothing': expected MODULE:FUNCTION"),
         (["--map", "json:loads"], "map raised TypeError"),
         (["--split", "nothing"], "unknown split 'nothing'"),
-        (["--split", "val"], "val holds no records to measure"),
+        (["--split", "val"], "val has no records to measure"),
         (["--batching", "packed"], "batching='packed'"),
         (["--batch_size", "21"], "too few for one batch: batch_size=21"),
     ],

@@ -128,7 +128,7 @@ def test_the_error_for_files_that_a_dataset_has_not_names_those_that_it_has(tmp_
     dataset = readers.open(directory)
     with pytest.raises(ValueError, match="unknown split 'test': the dataset has train, val"):
         dataset.files("test")
-    with pytest.raises(ValueError, match=r"'tokenizer.json': .*no files beside its shards"):
+    with pytest.raises(ValueError, match=r"'tokenizer.json': .*no files besides its shards"):
         dataset.file("tokenizer.json")
     files = {"vocabulary.txt": File("vocabulary.txt", 0)}
     dataset.manifest = replace(dataset.manifest, vocabulary=4, files=files)
@@ -168,7 +168,7 @@ def test_records_that_cannot_be_read_are_a_line(tmp_path, damage):
     if damage == "flipped":
         shard.write_bytes(bytes(byte ^ 1 for byte in data))
     page = Page(readers.open(directory)._repr_html_())
-    assert "no record of train can be shown" in page.text
+    assert "the records of train cannot be shown" in page.text
     assert page.tags["table"] == 2
 
 

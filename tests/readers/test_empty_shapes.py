@@ -11,7 +11,7 @@ from readers.format.protobuf.tensor import serialize_tensor
 from readers.format.tfrecord import frame
 
 LONG = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (10**9, 0), (0, 0))
-WHY = rf"beside a size of 0, others may be up to {MAX_EMPTY_SIZE}"
+WHY = rf"with a size of 0, others may be at most {MAX_EMPTY_SIZE}"
 
 
 def example(**features) -> bytes:

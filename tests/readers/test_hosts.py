@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import readers
+from readers import hosts
 from readers.hosts import host_of
 from tests.support.arrays import ids
 from tests.support.checkout import ROOT
@@ -21,8 +22,10 @@ CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in ("TF_CONFIG", "RANK", "WORLD_SIZE"):
+    launchers = [name for pair in hosts._LAUNCHERS.items() for name in pair]
+    for name in ("TF_CONFIG", "RANK", "WORLD_SIZE", *launchers):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(hosts, "_WARNED", False)
 
 
 def tf_config(kind, index):
@@ -47,18 +50,31 @@ def test_the_environment_says_which_host_this_is(monkeypatch, environment, expec
     assert host_of((1, 5)) == (1, 5)
 
 
+@pytest.mark.parametrize("shard", [None, "auto"])
+def test_one_of_several_processes_of_a_launcher_is_warned(monkeypatch, recwarn, shard):
+    monkeypatch.setenv("SLURM_PROCID", "0")  # An allocation without `srun` has no step.
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert host_of(shard) == (0, 1) and not recwarn
+    for rank, size in hosts._LAUNCHERS.items():
+        monkeypatch.setattr(hosts, "_WARNED", False)
+        monkeypatch.setenv(size, "4")
+        with pytest.warns(UserWarning, match=rf"of 4, from {rank}, .* set shard=\(0, 4\)"):
+            assert host_of(shard) == (0, 1)
+        monkeypatch.delenv(size)
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({"TF_CONFIG": "{"}, "TF_CONFIG='{' is not valid"),
         ({"TF_CONFIG": "[1]"}, "is not valid"),
-        ({"TF_CONFIG": tf_config("ps", 0)}, "names the task 'ps' 0, which is no chief or worker"),
+        ({"TF_CONFIG": tf_config("ps", 0)}, "the task 'ps' 0, which is not a chief or worker"),
         ({"TF_CONFIG": tf_config("worker", 2)}, "names the task 'worker' 2"),
-        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK='4', WORLD_SIZE='4': expected a rank below"),
-        ({"RANK": "-1", "WORLD_SIZE": "4"}, "expected a rank below the size"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK='4', WORLD_SIZE='4': expected numbers, the rank"),
+        ({"RANK": "-1", "WORLD_SIZE": "4"}, "the rank below the size"),
     ],
 )
-def test_an_environment_that_makes_no_sense_is_refused(monkeypatch, tmp_path, environment, message):
+def test_an_invalid_environment_is_an_error(monkeypatch, tmp_path, environment, message):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message) as caught:

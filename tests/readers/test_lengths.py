@@ -144,11 +144,11 @@ def test_a_single_padding_value_applies_to_all_numeric_features(dataset):
         ({"batching": readers.Padded(max_length={"label": 3})}, "max_length names 'label'"),
         (
             {"batching": readers.Padded(max_length={"parts": 3}, to="max_length")},
-            "'plane', int32 .*, has no max_length; give max_length={'plane': ...}",
+            "'plane', int32 .*, has no max_length; set max_length={'plane': ...}",
         ),
         (
             {"batching": readers.Padded(mask=True), "as_supervised": ["tokens", "label"]},
-            r"Padded\(mask=True\) adds tokens_mask, which as_supervised leaves out: name it there",
+            r"Padded\(mask=True\) adds tokens_mask, which as_supervised leaves out: add it there",
         ),
         (
             {"batching": readers.Padded(lengths=True), "as_supervised": ["words", "tokens"]},
@@ -169,10 +169,10 @@ def test_invalid_arguments_are_rejected(dataset, how, message):
     [
         (readers.Padded, {"max_length": 0}, "max_length=0: expected numbers of at least 1"),
         (readers.Padded, {"to": "longst"}, "to='longst': expected one of longest, max_length"),
-        (readers.Padded, {"buckets": []}, r"buckets=\[\]: expected increasing numbers"),
-        (readers.Ragged, {"buckets": [5, 5]}, "expected increasing numbers"),
-        (readers.Padded, {"buckets": np.array([2.5, 4])}, "of at least 1 without fractions"),
-        (readers.Padded, {"buckets": {"a": [1], "b": [2]}}, "a dict of one feature's name"),
+        (readers.Padded, {"buckets": []}, r"buckets=\[\]: expected increasing whole numbers"),
+        (readers.Ragged, {"buckets": [5, 5]}, "expected increasing whole numbers"),
+        (readers.Padded, {"buckets": np.array([2.5, 4])}, "whole numbers of at least 1"),
+        (readers.Padded, {"buckets": {"a": [1], "b": [2]}}, "a dict with one feature's name"),
     ],
 )
 def test_values_of_a_format_are_checked(kind, how, message):
@@ -184,7 +184,7 @@ def test_values_of_a_format_are_checked(kind, how, message):
     ("batching", "message"),
     [
         ("bucketed?", "batching='bucketed.': expected 'dense', 'padded', 'ragged', readers.Padded"),
-        ("packed", r"expected the length of a row, readers.Packed\(512\)"),
+        ("packed", r"lacks the length of a row: use readers.Packed\(512\)"),
         (None, "batching=None: expected 'dense'"),
     ],
 )

@@ -79,11 +79,11 @@ def table_in(out, first):
     ("values", "classes", "lines"),
     [
         ({"0": 2, "1": 1}, 2, "labels 2 whole numbers, 0 to 1 classes 2 rejected"),
-        ({"1": 2, "2": 1, "5": 9}, 6, "1 to 5 3 of 0 to 5 have no record, such as 0 classes 6 rej"),
+        ({"1": 2, "2": 1, "5": 9}, 6, "1 to 5 3 of 0 to 5 have no records, such as 0 classes 6"),
         ({"0": 2, "9" * 18: 1}, 10**18, "0 to 9"),
-        ({"-1": 2, "1": 1}, None, "-1 to 1 some are negative: a loss that needs ids from 0 needs"),
+        ({"-1": 2, "1": 1}, None, "-1 to 1 some are negative: convert them for a loss that needs"),
         (None, 6, "labels whole numbers, 1 to 5 classes 6 rejected"),
-        ({"0": 1, str(10**15): 2}, 10**15 + 1, "have no record, such as 1 classes 1,000,000,000,"),
+        ({"0": 1, str(10**15): 2}, 10**15 + 1, "have no records, such as 1 classes 1,000,000,000,"),
     ],
 )
 def test_info_shows_the_number_of_classes(tmp_path, capsys, values, classes, lines):
@@ -250,7 +250,7 @@ def test_info_counts_the_labels_of_each_split_by_name(labelled, capsys):
         "2 (class2) 0 0",
         "3 (class3) 1 5",
     ]
-    assert table[12:] == ["11 (class11) 0 0", "and 3 more: --labels shows all"]
+    assert table[12:] == ["11 (class11) 0 0", "and 3 more; --labels shows all"]
     assert "box_labels  2: car, tree\n" in out
     _, out, _ = run("info", labelled, "--labels", capsys=capsys)
     assert table_in(out, "records")[-1] == "14 (class14) 0 0"

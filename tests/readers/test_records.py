@@ -218,7 +218,7 @@ def _records(batch):
         ),
         (
             {"columns": ["tokens"], "batching": readers.Packed(9), "map": dict},
-            "map= may change the lengths by which readers.Packed fills rows",
+            "map= may change the lengths that readers.Packed plans rows by",
         ),
         (
             {
@@ -278,7 +278,7 @@ def test_a_map_is_given_no_record_of_a_later_batch(photos):
         (
             lambda r, k: {"a": [[1], [1, 2]]},
             {"a": ("int64", [None])},
-            "feature 'a': map returned no",
+            "feature 'a': map did not return an array",
         ),
         (lambda r, k: {"a": 5}, {"a": ("int64", [None], "sequence")}, "expected a list of arrays"),
         (lambda r, k: {"a": 1}, {"a": ("string",)}, "map returned int, expected bytes or str"),
@@ -307,11 +307,11 @@ def test_a_map_of_tensors_is_refused_with_its_cure(photos, schema):
         how = {"batching": "padded", "columns": ["tokens"], "map": mapped}
         return next(iter(readers.load(photos, 4, **how)))
 
-    line = "feature 'tokens': map returned a tensor of TensorFlow, expected a NumPy array; a function of"
+    line = "feature 'tokens': map returned a TensorFlow tensor, expected a NumPy array; pass a function"
     for run in (read, tf.function(read, autograph=False)):
         with pytest.raises(ValueError if schema is None else tf.errors.OpError) as error:
             run()
-        assert line in str(error.value) and "goes into transform=" in str(error.value)
+        assert line in str(error.value) and "as transform=" in str(error.value)
         assert schema is None or "record 0 at byte 0: " in str(error.value)
 
 

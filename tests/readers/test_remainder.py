@@ -65,7 +65,7 @@ def test_arguments_that_contradict_each_other_are_refused(dataset, how, message)
 def test_a_mask_of_rows_never_replaces_a_feature(tmp_path):
     schema = readers.Schema({"batch_mask": ("int64", ())})
     path = write_dataset(tmp_path, schema, {"train": [[{"batch_mask": 1}]]})
-    with pytest.raises(ValueError, match="would replace the feature 'batch_mask'"):
+    with pytest.raises(ValueError, match="adds an array named 'batch_mask'"):
         readers.as_numpy(path, batch_size=2, remainder="pad")
 
 

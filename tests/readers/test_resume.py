@@ -183,7 +183,7 @@ def test_transform_keys_depend_only_on_the_seed_the_epoch_and_the_place(dataset,
 def test_hosts_that_would_each_draw_a_seed_are_refused(dataset):
     how = {"split": "train", "batch_size": 10, "shuffle": True}
     for read in (readers.as_numpy, readers.load):
-        with pytest.raises(ValueError, match=r"seed=None with shard=\(1, 2\): .* as in seed=0$"):
+        with pytest.raises(ValueError, match=r"seed=None with shard=\(1, 2\): .* such as seed=0$"):
             read(dataset, **how, seed=None, shard=(1, 2))
     state = readers.as_numpy(dataset, **how, seed=8).state()
     again = readers.as_numpy(dataset, **how, seed=None, shard=(1, 2), state=state)

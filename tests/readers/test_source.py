@@ -160,7 +160,7 @@ def test_arrays_of_a_batch_are_independent_writable_and_outlive_the_source(every
 
 @pytest.mark.parametrize("index", [20, -21, 10**9])
 def test_an_index_out_of_range_raises_index_error(dataset, index):
-    with pytest.raises(IndexError, match=f"record {index} of 20"):
+    with pytest.raises(IndexError, match=f"no record {index}: the source has 20"):
         readers.RecordSource(dataset)[index]
 
 

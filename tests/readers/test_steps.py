@@ -182,7 +182,7 @@ def test_steps_of_several_lengths_are_truncated_within_each_step(tmp_path):
     path = write_plain(tmp_path / "a", records)
     schema = Schema({"x": ("int64", (None, None), "list steps")})
     assert_all_ways([[[7] * 2], [[7] * 4], []], path, schema, readers.Ragged(1))
-    with pytest.raises(ValueError, match="lengths=True: each array of 'x' has its own length"):
+    with pytest.raises(ValueError, match="lengths=True: the arrays of 'x' differ in length"):
         readers.as_numpy(path, schema=schema, batch_size=1, batching=readers.Padded(lengths=True))
 
 
@@ -224,7 +224,7 @@ def test_any_feature_lists_equal_those_of_tensorflow(rows):
 
 def test_feature_lists_cannot_be_written():
     schema = Schema({"x": Feature("int64", (None,), "list steps")})
-    with pytest.raises(ValueError, match=r"feature 'x' .* read, not written; use the encoding"):
+    with pytest.raises(ValueError, match=r"feature 'x' .* but not written; use the encoding"):
         Encoder(schema)
-    with pytest.raises(UsageError, match="feature lists are read, not written"):
+    with pytest.raises(UsageError, match="feature lists can be read, but not written"):
         WriteShards("out", schema=schema)

@@ -359,8 +359,8 @@ ONE_CONSTANT = {"mean": 2.0, "std": 1.0, "channels": {"mean": [0.5, 3.5], "std":
             ONE_CONSTANT,
             "^channel 1 of feature 'x' is 3.5 throughout .*: use per_channel=False",
         ),
-        ("image", LENGTHS, "no statistics are kept for encoded images; .*--encoding tensor"),
-        ("text", LENGTHS, "no statistics are kept for string"),
+        ("image", LENGTHS, "encoded images have no statistics; .*--encoding tensor"),
+        ("text", LENGTHS, "string features have no statistics"),
         ("y", {}, "unknown feature 'y': the dataset has image, text, x"),
     ],
 )

@@ -87,7 +87,7 @@ def test_a_truncated_shard_is_reported_by_size_and_records(dataset):
     index = index_of(dataset / SHARD)
     problems = changed(dataset, lambda data: data[: index[4, 0] + 3])
     assert problems == [
-        f"{SHARD}: {index[4, 0] + 3:,} bytes, the manifest states {index[-1].sum():,}",
+        f"{SHARD}: found {index[4, 0] + 3:,} bytes, the manifest states {index[-1].sum():,}",
         f"{SHARD}: record 4 at byte {index[4, 0]}: truncated or missing",
         f"{SHARD}: record 5 at byte {index[5, 0]}: truncated or missing",
     ]
@@ -132,7 +132,7 @@ def test_the_index_of_another_shard_of_the_same_size_is_reported_by_its_checksum
     (problem,) = readers.verify(dataset).problems
     crcs = [int.from_bytes(data[12:16], "little") for data in (other, one)]
     assert str(problem) == (
-        f"{paths[0]}: {len(one)} bytes and the CRC32C {crcs[0]:08x} of its head, the manifest states "
+        f"{paths[0]}: found {len(one)} bytes and the CRC32C {crcs[0]:08x} of its head, the manifest states "
         f"{len(one)} and {crcs[1]:08x}"
     )
 
@@ -153,7 +153,7 @@ def test_an_index_with_swapped_lengths_is_reported(tmp_path):
     (dataset / "manifest.json").write_bytes(manifest_bytes(manifest))
     (problem,) = readers.verify(dataset).problems
     assert problem.file == f"{path}.index"
-    assert problem.message == f"expected a record of {lengths[0]} bytes at byte 0, found none"
+    assert problem.message.startswith(f"it lists a record of {lengths[0]} bytes at byte 0, but")
 
 
 def test_missing_files_are_reported(dataset, capsys):

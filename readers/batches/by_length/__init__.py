@@ -1,1 +1,1 @@
-"""Buckets and packed rows: which records share a batch follows from their lengths."""
+"""Buckets and packed rows: the lengths of records determine which of them share a batch."""

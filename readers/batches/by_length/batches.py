@@ -1,4 +1,4 @@
-"""Batches of records of similar length. Each host computes those of all hosts, and reads its share."""
+"""Batches of records of similar length. Each host plans the batches of all hosts, and reads its share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from readers.shards.plan import Plan
 
 
 class BatchesByLength(BatchSource[Cursor]):
-    """The batches in buckets, or packed. Each follows from the cursor before it."""
+    """The batches in buckets, or packed. Each is computed from the cursor before it."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         super().__init__(plan, options)
@@ -39,7 +39,7 @@ class BatchesByLength(BatchSource[Cursor]):
         return State(cursor.epoch, cursor.place, seed, order, self.plan.digest, cursor.held)
 
     def bounds_of(self, number: int) -> tuple[Cursor, Cursor | None]:
-        # Each pass ends after an epoch whose number `repeat` divides.
+        # Each pass ends after an epoch whose number is a multiple of `repeat`.
         repeat = self.options.repeat
         if repeat is None:
             return self._begin, None
@@ -68,12 +68,12 @@ class BatchesByLength(BatchSource[Cursor]):
             cursor = Cursor(cursor.epoch + 1)
 
     def _rest_of_epoch(self, cursor: Cursor) -> Iterator[Group]:
-        """This host's share of each batch, from a cursor to the end of its epoch; ValueError if an epoch has no batch."""
+        """Yields this host's share of each batch, from a cursor to the end of its epoch; ValueError if an epoch has no batch."""
         epoch, total, any_batch = cursor.epoch, self.plan.records, cursor.place > 0
         drop = self.options.remainder == "drop"
         for group, end, held in self._grouping.groups(self._chunks(cursor), total, drop):
             mine = self._of_this_host(group)
-            # Without a batch no cursor is given: one after the epoch would end a pass before the check.
+            # Without a batch, no cursor is returned: a cursor after the epoch would end a pass before the check.
             if mine:
                 any_batch = True
                 waiting = tuple(held.tolist())
@@ -87,7 +87,7 @@ class BatchesByLength(BatchSource[Cursor]):
             )
 
     def _chunks(self, cursor: Cursor) -> Iterator[Chunk]:
-        """Yields the records of the rest of an epoch, those that wait first."""
+        """Yields the records of the rest of an epoch, those that wait in `held` first."""
         total, waiting = self.plan.records, np.array(cursor.held, np.int64)
         yield waiting, self._lengths_of(cursor.epoch, waiting)
         for first in range(cursor.place, total, CHUNK_RECORDS):
@@ -95,7 +95,7 @@ class BatchesByLength(BatchSource[Cursor]):
             yield places, self._lengths_of(cursor.epoch, places)
 
     def _of_this_host(self, group: Group) -> Group | None:
-        """The share of this host; None if the rows are too few for the hosts to share."""
+        """The share of this host; None if there are too few rows for the hosts to share."""
         (host, hosts), remainder = self.options.shard, self.options.remainder
         places, rows = group.places, group.rows
         count = len(places) if rows is None else int(rows.max()) + 1
@@ -109,16 +109,16 @@ class BatchesByLength(BatchSource[Cursor]):
 
     @functools.cached_property
     def _lengths(self) -> Lengths:
-        """The lengths, which may have to be decoded when they are first needed."""
+        """The lengths, which may have to be decoded when first needed."""
         features = self._grouping.features
         return Lengths(self.records, features, [*map(self.options.format.limit, features)])
 
     def _lengths_of(self, epoch: int, places: np.ndarray) -> np.ndarray:
-        """The lengths that decide, int64 [k, features], of the records at places of an epoch."""
+        """The lengths to group by, int64 [k, features], of the records at places of an epoch."""
         return self._lengths.of(self.order(epoch, places))
 
     def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
-        """The next records of its bucket, or that are not longer."""
+        """The next records of the same bucket, or that are not longer."""
         total = self.plan.records
         lengths, fitting = self._lengths_of(epoch, np.array([place]))[0], [np.empty(0, np.int64)]
         for begin in range(1, total, CHUNK_RECORDS):

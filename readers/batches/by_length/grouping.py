@@ -1,4 +1,4 @@
-"""Buckets and packed rows: which records share a batch. It follows from their lengths, on any number of hosts."""
+"""Buckets and packed rows: plans batches by the lengths of records, the same on any number of hosts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from readers.batches.options import ReadOptions
 # The places of records in order, int64 [k], and their lengths, int64 [k, features].
 Chunk = tuple[np.ndarray, np.ndarray]
 
-# A batch; the place after the record with which it is complete; and int64 [m], the places of the records before it
-# that are in no batch yet. Read again before those after it, they give the batches that follow.
+# A batch; the place after the record that completes it; and int64 [m], the places of earlier records that
+# are in no batch yet. Read again before the records after it, they give the same following batches.
 Grouped = tuple[Group, int, np.ndarray]
 
 _NONE = np.empty(0, np.int64)
 
 
 class Buckets:
-    """Batches of records of similar length. `sizes` are the records in a batch of each bucket, of all hosts together.
+    """Batches of records of similar length. `sizes` are the records per batch of each bucket, of all hosts together.
 
-    The lengths of `features` decide on the bucket. `name` is what a saved state calls this way of batching.
+    The lengths of `feature` determine the bucket. `name` identifies this way of batching in a saved state.
     """
 
     def __init__(self, feature: str, boundaries: Sequence[int], sizes: Sequence[int]) -> None:
@@ -31,7 +31,7 @@ class Buckets:
         self._boundaries, self._sizes = np.array(boundaries, np.int64), sizes
 
     def groups(self, chunks: Iterable[Chunk], end: int, drop: bool) -> Iterator[Grouped]:
-        """Yields the batches of an epoch up to the place `end`; `drop` leaves out those that are not full."""
+        """Yields the batches of an epoch up to the place `end`; `drop` leaves out batches that are not full."""
         held = [_NONE] * len(self._sizes)
         for places, lengths in chunks:
             buckets = self._buckets(lengths)
@@ -54,7 +54,7 @@ class Buckets:
                 yield group, end, np.concatenate([_NONE, *held[number + 1 :]])
 
     def _waiting(self, every: Sequence[np.ndarray], counts: Sequence[int]) -> list[np.ndarray]:
-        """The first records of each bucket, as many as given, without those that fill batches."""
+        """The first `counts` records of each bucket, without those that fill batches."""
         rows = zip(every, counts, self._sizes, strict=True)
         return [records[count - count % size : count] for records, count, size in rows]
 
@@ -62,15 +62,15 @@ class Buckets:
         return np.searchsorted(self._boundaries, lengths[:, 0], side="right")
 
     def fits(self, lengths: np.ndarray, place_of: np.ndarray) -> np.ndarray:
-        """Which records, by their lengths [k, 1], may take the place of one of lengths [1]; bool [k]."""
+        """Whether each record, with lengths [k, 1], may replace one with lengths [1]; bool [k]."""
         return self._buckets(lengths) == self._buckets(place_of[None])
 
 
 class Packing:
-    """Batches of rows with several records each. A record goes to the first row with room for it.
+    """Batches of rows with several records each. A record goes into the first row with room for it.
 
-    A batch is complete when a record fits none of its rows. `limits` are the lengths of a row, `rows` is the number of
-    rows of all hosts together. Attributes and methods are those of `Buckets`.
+    A batch is complete when a record does not fit into any of its rows. `limits` are the lengths of a row, `rows` is the
+    number of rows of all hosts together. Attributes and methods are as for `Buckets`.
     """
 
     def __init__(self, limits: Mapping[str, int], rows: int) -> None:
@@ -79,7 +79,7 @@ class Packing:
         self._limits, self._count = [*limits.values()], rows
 
     def groups(self, chunks: Iterable[Chunk], end: int, drop: bool) -> Iterator[Grouped]:
-        # The places and rows of the records of a batch, and the room in each row that has one.
+        # The places and rows of the records of a batch, and the room left in each row.
         places, rows, room = list[int](), list[int](), list[list[int]]()
         for several, lengths in chunks:
             for place, needed in zip(several.tolist(), lengths.tolist(), strict=True):
@@ -115,7 +115,7 @@ class Packing:
 
 
 def grouping_of(schema: Iterable[str], options: ReadOptions) -> Buckets | Packing:
-    """The grouping of records with some features that the options ask for."""
+    """The grouping that the options ask for."""
     hosts, sizes = options.shard[1], options.batch_size
     if not isinstance(options.format.buckets, Mapping):
         assert isinstance(sizes, int)

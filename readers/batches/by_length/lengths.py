@@ -22,9 +22,9 @@ _TOGETHER = 4096
 
 
 class Lengths:
-    """The lengths of records: the size of the first unknown dimension of some features, at most its limit.
+    """The lengths of records: the size of the first unknown dimension of some features, up to its limit.
 
-    If an index does not state them, all records are decoded. Raises CorruptRecordError if one is damaged, and
+    If an index lacks them, all records are decoded. Raises CorruptRecordError if a record is damaged, and
     ValueError if one does not fit the schema.
     """
 
@@ -40,7 +40,7 @@ class Lengths:
             self._decoded = np.concatenate([np.empty((0, len(features)), _LENGTH), *parts])
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """The lengths of the records of some numbers, int64 [k, features]."""
+        """The lengths of the records with some numbers, int64 [k, features]."""
         if self._decoded is not None:
             return np.minimum(self._decoded[numbers], self._limits)
         columns = [self._shards.section(name, _LENGTH, numbers) for name in self._sections]
@@ -48,7 +48,7 @@ class Lengths:
 
 
 def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarray:
-    """The lengths of the records of a part, uint32 [take, features], which a kept file states of its whole file."""
+    """The lengths of the records of a part, uint32 [take, features], from a kept file that covers the whole file."""
     schema = records.plan.stored.select(tuple(features))
     key = "lengths", part.path, files_of(part.path).stat(part.path).version, schema.to_json()
     with kept(key, lambda: _index_of(records, part, schema).to_bytes()) as file:
@@ -58,7 +58,7 @@ def _decoded(records: Records, part: Part, features: Sequence[str]) -> np.ndarra
 
 
 def _index_of(records: Records, part: Part, schema: Schema) -> Index:
-    """The index of a part's file, with the lengths of features.
+    """Makes an index of a part's file with the lengths of features.
 
     A damaged record that is skipped has the lengths of the next one.
     """

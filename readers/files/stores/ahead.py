@@ -1,7 +1,7 @@
-"""Requests to a store before their answers are needed: tens at once, in the order of the reads.
+"""Requests to a store before their responses are needed: tens at once, in the order of the reads.
 
-A request takes tens of milliseconds, but a processor only for one of them. A `Window` requests what
-its thread is about to read, and `taken` hands out the answers, or raises the errors of the requests.
+A request takes tens of milliseconds, but only one of processor time. A `Window` requests the data that
+its thread will read next, and `taken` returns the responses, or raises the errors of the requests.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from readers.files.stores.per_process import PerProcess
 
 T = TypeVar("T")
 
-# Requests under way in a process.
+# The most requests in flight in a process.
 _THREADS = 64
 
-# Those of one window. At 50 ms each, 32 bring 640 small files a second: as many as one core decodes of
-# the smallest images.
+# The most of one window. At 50 ms each, 32 fetch 640 small files per second: as many of the smallest images as one
+# core decodes.
 _AT_ONCE = 32
 
-# Answers that wait for their reads, in bytes; one more may be larger.
+# Bytes of responses that wait for their reads; one more may be larger.
 _BYTES_AHEAD = 64 << 20
 
 
 class Part(NamedTuple):
-    """A range of an object, less at its end; `total` is the object's bytes, `version` identifies its content."""
+    """A range of an object, shorter at its end; `total` is the object's size, `version` identifies its content."""
 
     data: bytes
     total: int
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A range of an object to read, to its end without a size; `expected` bytes will come, 0 if that is unknown."""
+    """A range of an object to read, to its end without a size; `expected` is the number of bytes to come, 0 if unknown."""
 
     path: str
     start: int = 0
@@ -45,14 +45,14 @@ class Read(NamedTuple):
     expected: int = 0
 
     def covers(self, start: int, size: int | None) -> bool:
-        """Whether its answer has the byte at `start`, and all after it if `size` is None."""
+        """Whether its response has the byte at `start`, and all later bytes if `size` is None."""
         if self.size is None:
             return self.start <= start
         return size is not None and self.start <= start < self.start + self.size
 
 
 class Window:
-    """The reads of a thread in their order; in this context the next ones are requested, even if they are not made."""
+    """The next reads of a thread, in order; within this context they are requested in advance, and some may be skipped."""
 
     def __init__(self, reads: Sequence[Read], request: Callable[[Read], Part]) -> None:
         self._reads, self._request = reads, request
@@ -60,7 +60,7 @@ class Window:
         for place, read in enumerate(reads):
             self._places.setdefault(read.path, deque()).append(place)
         self._requested: dict[int, tuple[Future[Part], int]] = {}
-        # The first read that may still be made, the first that is not requested, and the bytes between.
+        # The first read that may still be made, the first that is not requested yet, and the bytes in between.
         self._first = self._next = self._held = 0
         self._usual = _BYTES_AHEAD // _AT_ONCE
 
@@ -75,14 +75,14 @@ class Window:
         self._skip(len(self._reads))
 
     def take(self, path: str, start: int, size: int | None) -> tuple[int, Part] | None:
-        """As `taken`."""
+        """The same as the function `taken`, for this window."""
         places = self._places.get(path, deque())
         while places and places[0] < self._first:
             places.popleft()
         place = next((at for at in places if self._reads[at].covers(start, size)), None)
         if place is None:
             return None
-        # What comes before it was not read: of a rejected image no mask is, for example.
+        # Earlier reads were skipped: the mask of a rejected image, for example.
         self._skip(place)
         self._start()
         future = self._taken(place)
@@ -98,13 +98,13 @@ class Window:
         return future
 
     def _skip(self, first: int) -> None:
-        """Gives up the reads before one; their requests are not sent, unless they are under way."""
+        """Gives up the reads before `first`; their requests are not sent, unless they are in flight."""
         for place in [place for place in self._requested if place < first]:
             self._taken(place).cancel()
         self._first, self._next = first, max(self._next, first)
 
     def _start(self) -> None:
-        """Requests the next reads, as many as there is room for, but one in any case."""
+        """Requests the next reads, as many as there is room for, but at least one."""
         while self._next < len(self._reads):
             size = self._reads[self._next].expected or self._usual
             full = len(self._requested) >= _AT_ONCE or self._held + size > _BYTES_AHEAD
@@ -120,13 +120,13 @@ _current = threading.local()
 
 
 def taken(path: str, start: int, size: int | None) -> tuple[int, Part] | None:
-    """The first byte and the answer of a request that has the range, to the end without a size; None without one."""
+    """The first byte and the response of a request that has the range (to the end without a size); None without one."""
     window: Window | None = getattr(_current, "window", None)
     return window.take(path, start, size) if window else None
 
 
 def in_background(function: Callable[..., T], *arguments: Any) -> Future[T]:
-    """The future result of `function(*arguments)` in one of this process's threads for requests."""
+    """The future result of `function(*arguments)`, called in one of this process's request threads."""
     future: Future[T] = Future()
     _queues.get("", _calls).put((future, function, arguments))
     return future
@@ -139,7 +139,7 @@ def _calls() -> queue.SimpleQueue[Any]:
     """The calls that wait for a thread of this process."""
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for _ in range(_THREADS):
-        # Daemons, unlike those of an executor: a process that has failed does not wait for retries.
+        # Daemons, unlike the threads of an executor: a process that failed does not wait for retries.
         threading.Thread(target=_answer, args=(calls,), daemon=True).start()
     return calls
 
@@ -153,4 +153,4 @@ def _answer(calls: queue.SimpleQueue[Any]) -> None:
                 future.set_result(function(*arguments))
             except BaseException as error:
                 future.set_exception(error)
-        del future, function, arguments  # The result is not kept until the next call.
+        del future, function, arguments  # Do not keep the result until the next call.

@@ -1,4 +1,4 @@
-"""Objects of Azure Blob Storage, which are written once a list of their blocks is committed."""
+"""Azure Blob Storage, where an object is written by committing a list of its blocks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from readers.files.stores.ahead import Part
 from readers.files.stores.errors import Errors, one_line
 from readers.files.stores.store import CONNECTIONS, Store, Upload, bucket_and_key, is_set
 
-# Where the store keeps the CRC32C of an object: Azure itself computes MD5, and only of small ones.
+# Where the CRC32C of an object is stored: Azure computes only MD5, and only of small objects.
 _CRC32C = "beam_shards_crc32c"
 
 _SIGNATURE = re.compile(r"(?<=[?&]sig=)[^&\s'\"]+")
 
-# Error codes that mean the same as another HTTP status than that of their answer.
+# Error codes that mean another HTTP status than that of their response.
 _STATUSES = {
     "AuthenticationFailed": 401,
     "BlobAlreadyExists": 412,
@@ -37,12 +37,12 @@ _STATUSES = {
     "PublicAccessNotPermitted": 401,
 }
 
-# The library divides what is larger than this into requests of 4 MiB, one after another.
+# The library divides larger requests into requests of 4 MiB, one after another.
 _REQUEST_BYTES = 1 << 32
 
 
 class AzureStore(Store):
-    """Containers of Azure Blob Storage; an `abfs` URL with a host names its account, others take the environment's."""
+    """Containers of Azure Blob Storage; an `abfs` URL with a host names its account, others use the environment's."""
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
@@ -50,18 +50,18 @@ class AzureStore(Store):
         self._clients: dict[str, Any] = {}
 
     def _container(self, path: str) -> Any:
-        """The library's handle of a path's container."""
+        """The library's handle for a path's container."""
         container, _, host = bucket_and_key(path)[0].partition("@")
         if host not in self._clients:
             self._clients[host] = new_client(self._options, host, self.errors)
         return self._clients[host].get_container_client(container)
 
     def blob(self, path: str) -> Any:
-        """The library's handle of an object, which may be missing."""
+        """The library's handle for an object, which may be missing."""
         return self._container(path).get_blob_client(bucket_and_key(path)[1])
 
     def call(self, path: str, ask: Callable[[], Any], reads: bool = False) -> Any:
-        """What `ask` returns, called again after errors that may pass; arguments as for `Errors.refusal`."""
+        """Calls `ask`, again after errors that may be temporary; arguments as for `Errors.refusal`."""
         for number in backoff.tries(backoff.TRIES):
             try:
                 return ask()
@@ -89,7 +89,7 @@ class AzureStore(Store):
                 return
 
     def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
-        how: dict[str, Any] = {"decompress": False}  # Whoever reads a compressed object does that.
+        how: dict[str, Any] = {"decompress": False}  # The caller decompresses compressed objects.
         if version:
             how |= {"etag": version, "match_condition": MatchConditions.IfNotModified}
 
@@ -122,10 +122,10 @@ class AzureStore(Store):
 
 
 class _BlockUpload:
-    """An upload in blocks, which are the object's only once a list of them is committed.
+    """An upload in blocks, which become part of the object only when a list of them is committed.
 
-    The blocks of all attempts to write an object are together. Committing those of one drops the
-    others, so that an attempt need not drop its own, and must not drop those of another.
+    The blocks of all attempts to write an object are stored together. Committing those of one attempt drops the
+    others, so an attempt need not drop its blocks, and must not drop those of another.
     """
 
     def __init__(self, store: AzureStore, path: str, replace: bool) -> None:
@@ -136,7 +136,7 @@ class _BlockUpload:
         self._size = self._crc32c = 0
 
     def add(self, data: bytes) -> None:
-        # The names of all blocks must be of one length. An object has at most 50,000.
+        # The names of all blocks must have the same length. An object has at most 50,000.
         name = f"{self._attempt}{len(self._blocks):05}"
         how = {"length": len(data), "validate_content": True}
         self._store.call(self._path, lambda: self._blob.stage_block(name, data, **how))
@@ -150,7 +150,7 @@ class _BlockUpload:
         try:
             self._store.call(self._path, lambda: self._blob.commit_block_list(blocks, **how))
         except _BlocksAreGone:
-            # Another attempt has written the object. Its bytes are the same, unless it was of another job.
+            # Another attempt has written the object, with the same bytes unless it was of another job.
             try:
                 there = self._store.stat(self._path)
             except FileNotFoundError:
@@ -159,11 +159,11 @@ class _BlockUpload:
                 raise self._store.errors.aborted(self._path) from None
 
     def give_up(self) -> None:
-        """Does nothing: the next attempt drops the blocks, or the store after a week."""
+        """Does nothing: the next attempt, or the store after a week, drops the blocks."""
 
 
 class _BlocksAreGone(OSError):
-    """A list of blocks that the store no longer has."""
+    """The store no longer has some listed blocks."""
 
 
 def _is_folder(found: Any) -> bool:
@@ -176,11 +176,11 @@ def _may_pass(error: AzureError) -> bool:
     if isinstance(error, ClientAuthenticationError):
         return False
     status = getattr(error, "status_code", None) or 0
-    return status < 300 or backoff.may_pass(status)  # No answer arrived, or only a part of one.
+    return status < 300 or backoff.may_pass(status)  # The response is missing or incomplete.
 
 
 def _meaning(error: AzureError, path: str, errors: Errors, reads: bool) -> Exception:
-    """What one of the library's errors means; arguments as for `Errors.refusal`."""
+    """Converts an error of the library; arguments as for `Errors.refusal`."""
     code = getattr(error, "error_code", None) or ""
     code, answered = str(getattr(code, "value", code)), getattr(error, "status_code", None) or 0
     text = _SIGNATURE.sub("…", str(error.message).strip().partition("\n")[0])
@@ -197,8 +197,8 @@ def _meaning(error: AzureError, path: str, errors: Errors, reads: bool) -> Excep
 
 
 def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobServiceClient:
-    """A client of the account of a URL's host, or of Beam's options and the environment; raises RefusedError."""
-    # It would log each request, and each kind of credentials that a machine does not have.
+    """A client for the account of a URL's host, or of Beam's options and the environment; raises RefusedError."""
+    # It would log each request, and each kind of credentials that this machine lacks.
     logging.getLogger("azure").setLevel(logging.ERROR)
     session = requests.Session()
     for scheme in ("http://", "https://"):
@@ -236,7 +236,7 @@ def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobSer
 
 
 def _credential(options: Mapping[str, Any], url: str, account: str, errors: Errors) -> Any:
-    """What signs the requests to an account; None for public containers."""
+    """The credential for an account; None for public containers."""
     if key := _variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"):
         return {"account_name": account, "account_key": key} if account else key
     if "sig=" in url:

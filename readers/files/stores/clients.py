@@ -1,4 +1,4 @@
-"""The store of a URL: one client for each kind of store and process."""
+"""The store of a URL: one client per kind of store and process."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from readers.files.stores.errors import Errors, SignIn
 from readers.files.stores.per_process import PerProcess
 from readers.files.stores.store import Store, bucket_and_key
 
-# The extra that installs the library of a scheme.
+# Scheme -> the extra that installs its library.
 _EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure"}
 
 _STORE = re.compile(rf"({'|'.join(_EXTRAS)})://")
 
-# The class of each store, whose library is imported with it.
+# The class of each store; importing it imports its library.
 _CLASSES = {
     "s3": "readers.files.stores.s3:S3Store",
     "gcs": "readers.files.stores.gcs:GcsStore",
     "azure": "readers.files.stores.azure:AzureStore",
 }
 
-# What the names of a store's options begin with, and those of all stores' environment variables.
+# The prefixes of each store's options, and of the environment variables of all stores.
 _OPTIONS = {"s3": ("s3_",), "gcs": ("",), "azure": ("azure_", "blob_service_endpoint")}
 
 # The options of the job that starts a reader, as JSON.
@@ -36,7 +36,7 @@ _VARIABLES = ("AWS_", "AZURE_", "STORAGE_EMULATOR_", "GOOGLE_")
 _SIGN_INS = {
     "s3": SignIn(
         "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-        "give --s3_access_key_id and --s3_secret_access_key, or ",
+        "set --s3_access_key_id and --s3_secret_access_key, or ",
         "add --s3_access_key_id=... --s3_secret_access_key=... (and --s3_session_token=...) to the "
         "command, or give the workers' machines a role",
     ),
@@ -49,12 +49,12 @@ _SIGN_INS = {
     "azure": SignIn(
         "set AZURE_STORAGE_CONNECTION_STRING; or AZURE_STORAGE_ACCOUNT_NAME, and one of AZURE_STORAGE_ACCOUNT_KEY, "
         "AZURE_STORAGE_SAS_TOKEN, AZURE_STORAGE_ANON=true or a login (az login, a managed identity)",
-        "give --azure_connection_string, or ",
+        "set --azure_connection_string, or ",
         "add --azure_connection_string, or give the workers a managed identity",
     ),
 }
 
-# A client takes 60 ms of a processor.
+# Creating a client takes 60 ms of processor time.
 _stores = PerProcess[Store](8)
 
 
@@ -75,7 +75,7 @@ def store_of(
     meaning = errors(_SIGN_INS[extra])
     if not bucket_and_key(path)[0]:
         raise meaning.refused(f"{path}: expected {scheme}://BUCKET/…")
-    # A new one if an environment variable that its library reads has changed.
+    # Keyed by the environment variables that its library reads, because they may change.
     variables = [(name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLES)]
     key = extra, errors, str(sorted(found.items())), str(variables)
     try:

@@ -1,4 +1,4 @@
-"""Google Cloud Storage, through Google's own library."""
+"""Google Cloud Storage, using Google's library."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from readers.files.stores.store import (
     received,
 )
 
-# The library limits the time of all tries, and not their number.
+# The library limits the total time of retries, not their number.
 _SECONDS = 60.0
 
-# What a listing says of each object.
+# The fields of each object in a listing.
 _LISTED = "items(name,size,updated),nextPageToken"
 
 _CRC32C = re.compile("crc32c=([A-Za-z0-9+/=]+)")
@@ -49,7 +49,7 @@ _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
 class GcsStore(RangeListed):
-    """Buckets of Google Cloud Storage, with Beam's options by name."""
+    """Buckets of Google Cloud Storage, configured with Beam's options by name."""
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
@@ -61,12 +61,12 @@ class GcsStore(RangeListed):
         self._retry = retry.with_delay(backoff.FIRST_WAIT, backoff.LONGEST_WAIT, 2)
 
     def blob(self, path: str) -> Any:
-        """The library's handle of an object, which may be missing."""
+        """The library's handle for an object, which may be missing."""
         bucket, key = bucket_and_key(path)
         return self._client.bucket(bucket).blob(key)
 
     def _blobs(self, prefix: str, **wanted: Any) -> Any:
-        """The library's iterator of a listing."""
+        """The library's iterator over a listing."""
         bucket, key = bucket_and_key(prefix)
         return self._client.list_blobs(bucket, prefix=key, retry=self._retry, **wanted)
 
@@ -79,7 +79,7 @@ class GcsStore(RangeListed):
         with self.meaning(prefix):
             found = self._blobs(prefix, start_offset=start, fields=_LISTED)
             for page in found.pages:
-                # The store begins with the name itself.
+                # The listing starts with `after` itself.
                 files = [info for info in map(_info, page) if info.path > after]
                 if files:
                     return Page(files, bool(found.next_page_token))
@@ -99,17 +99,17 @@ class GcsStore(RangeListed):
             return self._retry(self._answer_to)(path, start, size, version)
 
     def _answer_to(self, path: str, start: int, size: int | None, version: Any) -> Part:
-        # The library's own downloads do not say how long the object is, which would take a request more.
+        # The library's downloads do not report the object's size, which would take another request.
         bucket, key = bucket_and_key(path)
         url = f"{self._client.api_endpoint}/download/storage/v1/b/{bucket}/o/{quote(key, '')}"
         asked = {"alt": "media"} | ({"ifGenerationMatch": version} if version else {})
-        # Compressed objects arrive as they are stored: whoever reads one decompresses it.
+        # Compressed objects arrive as stored; the caller decompresses them.
         common = self._client._connection
         headers = {
             **common.extra_headers,
             "User-Agent": common.user_agent,
             "Accept-Encoding": "gzip",
-            # Always a range, because only the answer to a range states how many bytes to expect.
+            # Always a range, because only the response to a range states how many bytes to expect.
             "Range": f"bytes={start}-{'' if size is None else start + size - 1}",
         }
         how = {"headers": headers, "timeout": _SECONDS, "stream": True}
@@ -120,11 +120,11 @@ class GcsStore(RangeListed):
             data = received(read, (urllib3.exceptions.HTTPError,))
             found = answer.headers
         if "Content-Range" not in found:
-            raise self.errors.refused(f"{path}: the server does not support requests of ranges")
+            raise self.errors.refused(f"{path}: the server does not support range requests")
         total = int(found["Content-Range"].rpartition("/")[2])
         known = _CRC32C.search(found.get("x-goog-hash", "")) if len(data) == total else None
         if known and crc32c_number(known[1]) != google_crc32c.value(data):
-            raise BodyError("the body does not have its checksum")
+            raise BodyError("the body fails its checksum")
         return Part(data, total, found.get("x-goog-generation"))
 
     def stat(self, path: str) -> Stat:
@@ -148,7 +148,7 @@ class GcsStore(RangeListed):
 
     @contextlib.contextmanager
     def meaning(self, path: str, reads: bool = False) -> Iterator[None]:
-        """Raises errors of the library as what they mean; arguments as for `Errors.refusal`."""
+        """Converts errors of the library; arguments as for `Errors.refusal`."""
         try:
             yield
         except requests.exceptions.InvalidSchema as error:
@@ -166,7 +166,7 @@ class GcsStore(RangeListed):
             raise self._refusal(path, int(error.code or 0), error, reads) from None
         except InvalidResponse as error:
             raise self._refusal(path, error.response.status_code, error, reads) from None
-        except ValueError as error:  # Such as a name that no bucket can have.
+        except ValueError as error:  # An invalid bucket name, for example.
             raise self.errors.refused(f"{path}: {one_line(error)}") from None
 
     def _refusal(self, path: str, status: int, error: BaseException, reads: bool) -> Exception:
@@ -178,9 +178,9 @@ class GcsStore(RangeListed):
 
 
 def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
-    """A client with the user's credentials, or an anonymous one if there are none; raises RefusedError.
+    """A client with the user's credentials, or an anonymous one without any; raises RefusedError.
 
-    Beam's own would try for 25 seconds to find credentials, and would import Beam into processes that
+    Beam's client would look for credentials for 25 seconds, and would import Beam into processes that
     load records, which takes a second and 90 MB in each.
     """
     if os.environ.get("STORAGE_EMULATOR_HOST"):
@@ -192,7 +192,7 @@ def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
     except DefaultCredentialsError as error:
         if impersonated or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
             raise errors.no_credentials("gs://", error) from None
-        return storage.Client.create_anonymous_client()  # Public buckets can be read.
+        return storage.Client.create_anonymous_client()  # For public buckets.
     if impersonated:
         *delegates, target = impersonated.split(",")
         credentials = impersonated_credentials.Credentials(
@@ -210,7 +210,7 @@ def new_client(options: Mapping[str, Any], errors: Errors) -> Any:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether a request may succeed a moment later: also one whose answer was cut."""
+    """Whether a request may succeed a moment later, including one with an incomplete response."""
     cut = isinstance(error, requests.exceptions.JSONDecodeError)
     return cut or bool(DEFAULT_RETRY._predicate(error))
 
@@ -221,14 +221,14 @@ def _info(blob: Any) -> FileInfo:
 
 
 def _condition(replace: bool) -> dict[str, int]:
-    """The arguments of a request that may replace an object, or not; none has generation 0."""
+    """The arguments of a request that may or may not replace an object; a missing object has generation 0."""
     return {} if replace else {"if_generation_match": 0}
 
 
 class _ResumableUpload(BlobWriter):
     """An upload in parts, which becomes an object only when `finish` is called.
 
-    The library's own writer does so when it is closed, and the garbage collector closes files.
+    The library's writer finishes the object when it is closed, and the garbage collector closes files.
     """
 
     def __init__(

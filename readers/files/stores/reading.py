@@ -1,4 +1,4 @@
-"""Reads an object of a store as a file: in windows, of which the next ones are requested in advance."""
+"""Reads an object of a store as a file: in windows, where the next ones are requested in advance."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 from readers.files.files import ChangedError
 from readers.files.stores.ahead import Part, in_background, taken
 
-# Bytes per request: few after a seek, and up to the larger number while reading on.
+# Bytes per request: few after a seek, and up to the larger number when reading sequentially.
 _FIRST_BYTES = 256 << 10
 
 _WINDOW_BYTES = 8 << 20
 
-# Windows that are requested before the current one is read. A connection brings some 80 MB/s, and
-# four of them more than a process decodes.
+# Windows that are requested before the current one is read. A connection delivers about 80 MB/s, and
+# four deliver more than a process decodes.
 _WINDOWS_AHEAD = 3
 
-# Most inputs are smaller, so one eager request reads them whole.
+# Most inputs are smaller, so one eager request reads them completely.
 EAGER_BYTES = 8 << 20
 
-# Requests a range of an object: its URL, the first byte, the number of bytes, the version.
+# Requests a range of an object: URL, first byte, number of bytes, version.
 Get = Callable[[str, int, int, Any], Part]
 
 
 def open_object(get: Get, path: str, eager: bool = False) -> io.BufferedReader:
-    """Opens an object; `eager` fetches its first 8 MiB, for many seeks in a small one, and raises errors here."""
+    """Opens an object; `eager` fetches its first 8 MiB, for many seeks in a small object, and raises errors here."""
     raw = _ObjectReader(get, path, EAGER_BYTES if eager else _FIRST_BYTES)
     if eager:
         raw.fetch(0, EAGER_BYTES)
@@ -36,7 +36,7 @@ def open_object(get: Get, path: str, eager: bool = False) -> io.BufferedReader:
 
 
 class _ObjectReader(io.RawIOBase):
-    """An object read in windows that grow while they follow each other; then the next ones are requested ahead."""
+    """An object read in windows that grow while reading sequentially; then the next ones are requested ahead."""
 
     def __init__(self, get: Get, path: str, first: int) -> None:
         self.name, self._get = path, get
@@ -45,7 +45,7 @@ class _ObjectReader(io.RawIOBase):
         self._window = memoryview(b"")
         self._total: int | None = None
         self._version: Any = None
-        # Windows of `_WINDOW_BYTES` that follow the current one, the first by its first byte.
+        # Windows of `_WINDOW_BYTES` that follow the current one, by their first byte.
         self._ahead: deque[tuple[int, Future[Part]]] = deque()
 
     def readable(self) -> bool:
@@ -60,7 +60,7 @@ class _ObjectReader(io.RawIOBase):
         bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._total or 0}
         at = bases[whence] + offset
         if at < 0:
-            raise OSError(f"{self.name}: seek to before the beginning")
+            raise OSError(f"{self.name}: seek before the beginning")
         self._at = at
         return at
 
@@ -76,7 +76,7 @@ class _ObjectReader(io.RawIOBase):
         return len(data)
 
     def _move(self, wanted: int) -> None:
-        """Makes a range from the current position on the window."""
+        """Makes a range at the current position the window."""
         while self._ahead:
             start, part = self._ahead.popleft()
             if start <= self._at < start + _WINDOW_BYTES:
@@ -85,7 +85,7 @@ class _ObjectReader(io.RawIOBase):
                 return
             part.cancel()
         end = self._start + len(self._window)
-        # Members of a tar that are not read are skipped, to the header of the next one.
+        # Members of a tar that are not read are skipped, up to the next header.
         follows = bool(end) and 0 <= self._at - end <= self._next
         size = min(4 * self._next, _WINDOW_BYTES) if follows else _FIRST_BYTES
         self._next = size if end else self._first
@@ -102,7 +102,7 @@ class _ObjectReader(io.RawIOBase):
             following += _WINDOW_BYTES
 
     def fetch(self, start: int, size: int) -> bool:
-        """Makes a range, or one that was requested around its first byte, the window; returns whether it was."""
+        """Makes a range, or one already requested around its first byte, the window; returns whether it was requested already."""
         found = taken(self.name, start, size)
         if found and self._version in (None, found[1].version):
             self._keep(*found)

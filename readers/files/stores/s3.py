@@ -1,4 +1,4 @@
-"""Objects of S3, which are written with one request, or in parts that are then put together."""
+"""S3, where an object is written with one request, or in parts that are then joined."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from readers.files.stores.store import (
 
 _READING = ("get_object", "head_object")
 
-# How the next page of a listing of objects is asked for.
+# How to request the next page of a listing of objects.
 _FOLLOWING = {"ContinuationToken": "NextContinuationToken"}
 
-# What reading a body raises if the connection breaks.
+# Errors of reading a body when the connection breaks.
 _BROKEN = (BotoCoreError, urllib3.exceptions.HTTPError, OSError)
 
 _NO_CREDENTIALS = (
@@ -78,7 +78,7 @@ class S3Store(RangeListed):
 
     def __init__(self, options: Mapping[str, Any], errors: Errors) -> None:
         super().__init__(errors)
-        # `call` retries: boto3 would not retry a 409, and would end retries sooner.
+        # `call` retries: boto3 would not retry a 409, and would stop retrying sooner.
         config = Config(
             retries={"total_max_attempts": 1},
             max_pool_connections=CONNECTIONS,
@@ -116,7 +116,7 @@ class S3Store(RangeListed):
     def _pages(
         self, method: str, prefix: str, following: Mapping[str, str], **arguments: str
     ) -> Iterator[Any]:
-        """Yields the pages of a listing; `following` are the arguments for the next page, and their names in an answer."""
+        """Yields the pages of a listing; `following` are the arguments for the next page, and their names in a response."""
         more: dict[str, str] = {}
         while True:
             page = self.call(method, prefix, **arguments, **more)
@@ -141,12 +141,12 @@ class S3Store(RangeListed):
             yield [f"s3://{bucket}/{folder['Prefix']}" for folder in found]
 
     def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
-        # Always a range, because only the answer to a range states how many bytes to expect.
+        # Always a range, because only the response to a range states how many bytes to expect.
         matching = {"IfMatch": version} if version else {}
         span = f"bytes={start}-{'' if size is None else start + size - 1}"
         answer = self.call("get_object", path, Range=span, **matching)
         if "ContentRange" not in answer:
-            raise self.errors.refused(f"{path}: the server does not support requests of ranges")
+            raise self.errors.refused(f"{path}: the server does not support range requests")
         with contextlib.closing(answer["Body"]) as body:
             data = received(body.read, _BROKEN)
         return Part(data, int(answer["ContentRange"].rsplit("/", 1)[1]), answer.get("ETag"))
@@ -178,7 +178,7 @@ class S3Store(RangeListed):
 
 
 def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
-    """The objects of a page of the listing of a prefix."""
+    """The objects in a page of the listing of a prefix."""
     bucket, _ = bucket_and_key(prefix)
     return [
         FileInfo(f"s3://{bucket}/{found['Key']}", found["Size"], _time_of(found))
@@ -192,7 +192,7 @@ def _time_of(found: Mapping[str, Any]) -> int:
 
 
 def _condition(replace: bool) -> dict[str, str]:
-    """The arguments of a request that may replace an object, or not."""
+    """The arguments of a request that may or may not replace an object."""
     return {} if replace else {"IfNoneMatch": "*"}
 
 
@@ -233,7 +233,7 @@ class _MultipartUpload:
                 **self._condition,
             )
         except FileNotFoundError:
-            # If the answer to an earlier try was lost, the upload is complete, and the object has its mark.
+            # If the response to an earlier try was lost, the upload is complete, and the object has its mark.
             try:
                 there = self._store.call("head_object", self._path)
             except FileNotFoundError:
@@ -250,13 +250,11 @@ def _may_pass(error: BotoCoreError | ClientError) -> bool:
     """Whether the same request may succeed a moment later."""
     if isinstance(error, ClientError):
         return backoff.may_pass(_status(error))
-    return isinstance(
-        error, exceptions.HTTPClientError
-    )  # No answer arrived, or only a part of one.
+    return isinstance(error, exceptions.HTTPClientError)  # The response is missing or incomplete.
 
 
 def _status(error: ClientError) -> int:
-    """The HTTP status of an answer, or the one that its error code stands for."""
+    """The HTTP status of a response, or the one that its error code stands for."""
     answered = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     return _STATUSES.get(error.response.get("Error", {}).get("Code", ""), answered)
 
@@ -264,13 +262,13 @@ def _status(error: ClientError) -> int:
 def _meaning(
     error: BotoCoreError | ClientError, path: str, errors: Errors, reads: bool
 ) -> Exception:
-    """What one of boto3's errors means; arguments as for `Errors.refusal`."""
+    """Converts an error of boto3; arguments as for `Errors.refusal`."""
     if isinstance(error, _NO_CREDENTIALS):
         return errors.no_credentials(path, error)
     if isinstance(error, exceptions.ParamValidationError):
         bucket = path.split("/")[2]
         is_name = "bucket name" not in str(error)
-        what = one_line(error) if is_name else f"{bucket!r} is no name of a bucket"
+        what = one_line(error) if is_name else f"{bucket!r} is not a valid bucket name"
         return errors.refused(f"{path}: {what}")
     if not isinstance(error, ClientError):
         return errors.failing(path, error)

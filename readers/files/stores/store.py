@@ -1,4 +1,4 @@
-"""The interface of an object store, which S3, Google Cloud Storage and Azure implement, each by its own library."""
+"""The interface of an object store; S3, Google Cloud Storage and Azure implement it with their libraries."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from readers.files.stores.ahead import Part, in_background, taken
 from readers.files.stores.errors import BeyondEndError, BodyError, Errors
 from readers.files.stores.reading import open_object
 
-# Bytes in each part of an upload; smaller objects are written with one request. S3 takes up to 10,000
+# Bytes in each part of an upload; smaller objects are written with one request. S3 accepts up to 10,000
 # parts, so 160 GB.
 PART_BYTES = 16 << 20
 
-# Connections that a client keeps, for as many requests at once.
+# Connections that a client keeps, for as many requests in parallel.
 CONNECTIONS = 64
 
 _RECEIVED_BYTES = 1 << 20
 
 
 class Page(NamedTuple):
-    """A part of a listing, in the order of names; only if it is not empty may there be more."""
+    """Part of a listing, in the order of names; there may be more only if it is not empty."""
 
     files: list[FileInfo]
     more: bool
@@ -43,7 +43,7 @@ class Upload(Protocol):
         """Sends the next part, which has `PART_BYTES` unless it is the last."""
 
     def finish(self) -> None:
-        """Turns the parts into the object; raises ExistsError if its path is taken and may not be replaced."""
+        """Joins the parts to the object; raises ExistsError if its path is taken and may not be replaced."""
 
     def give_up(self) -> None:
         """Drops the parts, so that they never become an object."""
@@ -61,7 +61,7 @@ class Store(WritableFiles):
 
     @abc.abstractmethod
     def request(self, path: str, start: int, size: int | None, version: Any) -> Part:
-        """What arrives of a range, less if the connection breaks; BeyondEndError, or BodyError if it is damaged."""
+        """The bytes received of a range, fewer if the connection breaks; raises BeyondEndError, or BodyError for damage."""
 
     @abc.abstractmethod
     def delete_object(self, path: str) -> None:
@@ -137,7 +137,7 @@ class Store(WritableFiles):
 
 
 class RangeListed(Store):
-    """A store whose listings may begin after any name, so that several parts are listed at once."""
+    """A store whose listings may begin after any name, so that several parts are listed in parallel."""
 
     @abc.abstractmethod
     def page(self, prefix: str, after: str) -> Page:
@@ -145,11 +145,11 @@ class RangeListed(Store):
 
     @abc.abstractmethod
     def folders(self, prefix: str) -> Iterator[list[str]]:
-        """Yields pages, some empty, of folders that begin with the prefix, each up to the first slash after it."""
+        """Yields pages, some empty, of folders that begin with the prefix, each up to the next slash."""
 
 
 class _NewObject:
-    """An object that appears when published: a small one takes one request, the parts of others go when full."""
+    """An object that appears when published: a small one takes one request; parts of others are sent when full."""
 
     def __init__(self, store: Store, path: str, replace: bool) -> None:
         self._path, self._store, self._replace = path, store, replace
@@ -186,7 +186,7 @@ class _NewObject:
 
 
 def received(read: Callable[[int], bytes], broken: tuple[type[Exception], ...]) -> bytes:
-    """What arrives of a body, up to one of the errors with which its library says that the connection broke."""
+    """Reads a body until it ends or one of the given errors, by which its library reports a broken connection."""
     parts = list[bytes]()
     with contextlib.suppress(*broken):
         while data := read(_RECEIVED_BYTES):
@@ -195,7 +195,7 @@ def received(read: Callable[[int], bytes], broken: tuple[type[Exception], ...]) 
 
 
 def is_set(variable: str) -> bool:
-    """Whether an environment variable is there, and neither empty nor a word for no."""
+    """Whether an environment variable is set, and neither empty nor a word for no."""
     return os.environ.get(variable, "").lower() not in ("", "0", "f", "false", "n", "no")
 
 
@@ -211,7 +211,7 @@ def crc32c_text(data: bytes) -> str:
 
 
 def crc32c_number(text: str | None) -> int | None:
-    """The CRC32C in the notation of stores as a number; None if it is missing or covers parts only."""
+    """The number of a CRC32C in the notation of stores; None if it is missing or covers only parts."""
     if not text or "-" in text:
         return None
     return int.from_bytes(base64.b64decode(text), "big")

@@ -1,7 +1,7 @@
-"""Decoding of many framed records by the compiled kernel, where they are in memory.
+"""Decodes many framed records with the compiled kernel, when they are in memory.
 
-It walks, verifies and copies records without the interpreter's lock. `Decoder` defines the result: the kernel gives
-the same columns, or refuses records.
+The kernel walks, verifies and copies records without the interpreter's lock. `Decoder` defines the result: the kernel
+gives the same columns, or rejects records.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
-# Bytes for each thread: to start one takes 20 us, in which 200 KB are copied.
+# Bytes for each thread: starting one takes 20 us, enough to copy 200 KB.
 _THREAD_BYTES = 1 << 20
 
-# Batches that would be larger together are padded one by one, when they are asked for: a long record among
-# short ones makes padding many times as large as the records.
+# Batches that together would be larger are padded one by one, on demand: one long record among short ones
+# can make the padding many times larger than the records.
 _MOST_PADDED_BYTES = 64 << 20
 
-# The columns of a batch by name.
+# The columns of a batch, by feature name.
 Columns = dict[str, FeatureColumn]
 
 
 class CompiledDecoder:
     """Decodes batches of framed records into columns. It is safe to share between threads.
 
-    `checks` says whether to compare checksums, `is_able` whether it can decode all of the features.
+    `checks` is whether to compare checksums, `is_able` whether the kernel can decode all of the features.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty, checks: bool = True) -> None:
@@ -54,19 +54,19 @@ class CompiledDecoder:
         rows: Mapping[str, RowFormat],
         data: np.ndarray | None = None,
     ) -> list[Columns]:
-        """The columns of several batches.
+        """Decodes several batches into columns.
 
-        A feature is left out if the kernel cannot read it, if the records lack it, and if its shape is unknown.
+        A feature is left out if the kernel cannot read it, if the records lack it, or if its shape is unknown.
 
         Args:
             records: int64 [B], the addresses of the framed records; at least one.
-            sizes: int64 [B], their sizes with the framing, all of whose bytes can be read.
-            bounds: The row at which each batch begins, and the one at which the last ends.
-            rows: How features become rows; the values of others follow one another.
-            data: uint8 [n], the memory of all records, if nobody changes it: images are then views of it.
+            sizes: int64 [B], their sizes with the framing; all of these bytes must be readable.
+            bounds: The row at which each batch begins, and the row at which the last one ends.
+            rows: How features become rows; the values of other features are concatenated.
+            data: uint8 [n], the memory of all records, if nobody changes it; images are then views of it.
 
         Raises:
-            RefusedRecords: Some records are damaged, or have another form than most, or than the first.
+            RefusedRecords: Some records are damaged, or have a different form than most, or than the first.
         """
         refused, last = None, self._last
         if last is not None and last[1] == rows:
@@ -81,7 +81,7 @@ class CompiledDecoder:
             raise library.RefusedRecords(np.arange(len(records)) > 0)
         if refused and last and order == last[0].order:
             raise refused
-        # Values that are converted afterwards are padded after that.
+        # Values that need conversion are padded after it.
         formats = dict[str, RowFormat]()
         for name, stored in self._stored.items():
             how = rows.get(name, RowFormat())
@@ -92,7 +92,7 @@ class CompiledDecoder:
         return self._decoded(table, records, sizes, bounds, data)
 
     def _order_of(self, record: int, size: int) -> tuple[str, ...] | None:
-        """The features of a record; None if it is no Example."""
+        """The features of a record, in order; None if it is not an Example."""
         if size < FRAME_BYTES:
             return None
         data = ctypes.string_at(record + HEADER_BYTES, size - HEADER_BYTES - FOOTER_BYTES)
@@ -145,14 +145,14 @@ class CompiledDecoder:
         ]
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
-        """The bytes objects of each batch, object [B], to which the kernel is to copy the texts."""
+        """The bytes objects of each batch, object [B], that the kernel is to copy the texts to."""
         sizes = fields.numbers[name][2]
         found = [library.new_texts(sizes[start:stop]) for start, stop in pairwise(bounds)]
         fields.copy_to_addresses(name, np.concatenate([at for _, at in found]))
         return [objects for objects, _ in found]
 
     def _copied_views(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
-        """Views of the memory to which the kernel is to copy values of bytes, object [B] of each batch."""
+        """Views of the memory that the kernel is to copy bytes values to, object [B] of each batch."""
         sizes = fields.numbers[name][2]
         stops = np.cumsum(sizes)
         memory = self._empty((int(stops[-1]),), np.dtype(np.uint8))
@@ -183,7 +183,7 @@ class CompiledDecoder:
 def _views(
     data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, bounds: Sequence[int]
 ) -> list[np.ndarray]:
-    """Views of some bytes, object [B] of each batch."""
+    """Views of parts of a buffer, object [B] of each batch."""
     spans = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
     views = object_array([data.data[start:stop] for start, stop in spans])
     return [views[start:stop] for start, stop in pairwise(bounds)]

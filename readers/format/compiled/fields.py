@@ -1,4 +1,4 @@
-"""The features of a schema as the kernel sees them: in which form each is stored, and its arrays."""
+"""The features of a schema as the kernel sees them: the form each is stored in, and its arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from readers.format.schema import Schema
 
 _MOST_DIMS = 8
 
-# More than any record holds; a larger limit is the same.
+# More than any record holds; larger limits make no difference.
 _MOST_LENGTH = 1 << 62
 
 _NAMES = (
@@ -28,7 +28,7 @@ _NAMES = (
     *("out", "out_at", "out_end", "pieces", "padding"),
 )
 
-# `Field` of `kernel.c`, which says what its members are.
+# `Field` of `kernel.c`, which documents its members.
 FIELD = np.dtype(
     [
         (name, *{"dims": ("i8", _MOST_DIMS), "padding": ("u1", 16)}.get(name, ("i8",)))
@@ -38,7 +38,7 @@ FIELD = np.dtype(
 
 
 def stored_features(schema: Schema) -> dict[str, Stored]:
-    """How the features are stored that the kernel can read."""
+    """How the features that the kernel can read are stored."""
     found = {}
     for name, feature in schema.items():
         stored = feature.codec.stored(feature)
@@ -48,12 +48,12 @@ def stored_features(schema: Schema) -> dict[str, Stored]:
 
 
 class FieldTable:
-    """The fields of records whose features are in one order, for any number of records.
+    """The fields of records whose features have the same order, for any number of records.
 
     Attributes:
-        places: The name of each feature that is decoded -> its number in the table. Those are left out that the
-            records lack, and those whose shape does not follow from them.
-        is_fixed: Whether all of them have one size.
+        places: The name of each decoded feature -> its number in the table. Features that the records lack, and
+            features whose shape the records do not determine, are left out.
+        is_fixed: Whether all of them have a fixed size.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class FieldTable:
         }
         self.is_fixed = all(stored[name].is_fixed for name in self.places)
         self._template = np.zeros(len(order), FIELD)
-        self._held = list[np.ndarray]()  # The kernel has their addresses alone.
+        self._held = list[np.ndarray]()  # The kernel has only their addresses.
         self._shapes = list[int]()
         self._template["form"] = SKIPPED
         for name, field in zip(order, self._template, strict=True):
@@ -82,7 +82,7 @@ class FieldTable:
                 self._describe_shape(self._template[place], f"{name}/shape", stored[name])
 
     def _has_shape(self, name: str, stored: Stored) -> bool:
-        """Whether the shape of a feature follows from the records."""
+        """Whether the records determine the shape of a feature."""
         shape = stored.shape or ()
         is_known = stored.is_fixed or (shape.count(None) < 2 and 0 not in shape)
         return is_known or not stored.may_store_shape or f"{name}/shape" in self.order
@@ -118,7 +118,7 @@ class FieldTable:
             field["padding"] = np.frombuffer(octets, np.uint8)
 
     def _describe_shape(self, field: Any, companion: str, stored: Stored) -> None:
-        """Says where the shape of a feature is."""
+        """Sets where the shape of a feature is stored."""
         shape = stored.shape or ()
         field["rank"], field["shape_field"] = len(shape), -1
         if stored.may_store_shape and companion in self.order:
@@ -130,7 +130,7 @@ class FieldTable:
             self._shapes.append(place)
 
     def of(self, records: int, batches: int) -> Fields:
-        """The fields of some records, in some batches, with arrays for what the kernel finds."""
+        """The fields of `records` records in `batches` batches, with arrays for the results of the kernel."""
         memory = self._template.view(np.uint8).reshape(-1, FIELD.itemsize).copy()
         table, chosen = memory.view(FIELD)[:, 0], [*self.places.values(), *self._shapes]
         decoded = len(chosen)
@@ -147,7 +147,7 @@ class FieldTable:
         table["pieces"][chosen] = address(pieces) + 24 * batches * np.arange(decoded)
         for name, array in shapes.items():
             table["sizes"][self.places[name]] = address(array)
-        # Those of companions come after these.
+        # Companions come after these.
         of_name = dict(zip(self.places, numbers, strict=False))
         pieces_of_name = dict(zip(self.places, pieces, strict=False))
         return Fields(memory, table, self.places, of_name, pieces_of_name, shapes)
@@ -155,13 +155,13 @@ class FieldTable:
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of some records, and what the kernel finds.
+    """The fields of some records, and the results of the kernel.
 
     Attributes:
-        memory: uint8 [features, bytes], that of the table.
+        memory: uint8 [features, bytes], the memory of the table.
         table: FIELD [features].
-        numbers: Name -> int64 [5, B], where values are, their bytes and number, and where they are copied to. The
-            number of values that are not varints is that of their bytes.
+        numbers: Name -> int64 [5, B]: where values are, their bytes and number, and where they are copied to. The
+            number of values that are not varints equals their bytes.
         pieces: Name -> int64 [batches, 3], the bytes at which the values of each batch begin and end, and the length
             of its rows.
         shapes: Name -> int64 [B, rank], the shape of each record, if the kernel finds it.
@@ -179,15 +179,15 @@ class Fields:
         return bool(self.table["pads"][self.places[name]])
 
     def copy_to(self, name: str, memory: np.ndarray) -> None:
-        """Lets the kernel copy the values of a feature to memory, uint8 [bytes]."""
+        """Makes the kernel copy the values of a feature to memory, uint8 [bytes]."""
         self.table["out"][self.places[name]] = address(memory)
 
     def copy_to_addresses(self, name: str, addresses: np.ndarray) -> None:
-        """Lets the kernel copy the values of a feature to an address for each record, int64 [B]."""
+        """Makes the kernel copy the values of a feature to an address for each record, int64 [B]."""
         self.numbers[name][3] = addresses
 
     def leave(self, name: str) -> np.ndarray:
-        """Lets the kernel copy no values of a feature; where they begin in each record, int64 [B]."""
+        """Makes the kernel copy no values of a feature; returns where they begin in each record, int64 [B]."""
         self.table["limit"][self.places[name]] = 0
         self.numbers[name][3] = 0
         return self.numbers[name][0]

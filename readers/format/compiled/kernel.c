@@ -1,10 +1,10 @@
-/* Reads batches of framed TFRecord records of numbers and values of bytes: finds their order, walks their Examples,
- * copies their values into the rows of batches, pads these, and checks the CRC32C of what it has copied.
- * `library.py` says what each function computes.
+/* Reads batches of framed TFRecord records of numbers and bytes values: finds their order, walks their Examples,
+ * copies their values to the rows of batches, pads these, and checks the CRC32C of the copied bytes.
+ * `library.py` documents each function.
  *
- * It is plain C, without Python, which needs no headers but those of the compiler. Nothing here trusts a
- * byte of a record: a length is compared with the end of what holds it before anything is read. The
- * caller states the size of each record, all of whose bytes it can read. */
+ * It is plain C, without Python, and needs only the compiler's headers. It does not trust any byte of a
+ * record: a length is compared with the end of its container before anything is read. The caller states
+ * the size of each record, and all of these bytes must be readable. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -42,12 +42,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Another one for each change of what library.py calls. */
+/* Increased with each change of the interface that library.py calls. */
 enum { VERSION = 10 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
-/* The forms of a feature, and what is done to records; the same numbers as in library.py. */
+/* The forms of a feature, and the work on records; the same numbers as in library.py. */
 enum { SKIPPED = 0, BYTES = 1, HEADED = 2, TENSOR = 3, INTEGERS = 4, SHAPE = 5 };
 enum { WALK = 1, FILL = 2, CHECK = 4 };
 
@@ -58,9 +58,9 @@ enum { MOST_DIMS = 8, ALIGNMENT = 64, MAX_EMPTY_SIZE = 1 << 20 };
 
 /* One feature of the records, in their order. The same layout as `FIELD` of fields.py. */
 typedef struct {
-    const uint8_t *key;     /* What precedes the length of the value: tag, length, name, tag. */
+    const uint8_t *key;     /* The bytes before the length of the value: tag, length, name, tag. */
     int64_t key_bytes;
-    const uint8_t *header;  /* HEADED: what precedes the values; TENSOR: what precedes the shape. */
+    const uint8_t *header;  /* HEADED: the bytes before the values; TENSOR: those before the shape. */
     int64_t header_bytes;
     int64_t form;
     int64_t tag;            /* The tag of the list that holds the values. */
@@ -69,22 +69,22 @@ typedef struct {
     int64_t is_signed;      /* INTEGERS: whether a value may be negative, ... */
     int64_t is_bool;        /* ... and whether it is 0 or 1. */
     int64_t is_text;
-    int64_t expected;       /* What `count` has to be; -1 for anything. */
-    int64_t rank;           /* The number of sizes, if one of them varies; else 0. */
+    int64_t expected;       /* The required `count`; -1 for any. */
+    int64_t rank;           /* The number of sizes, if one of them varies; otherwise 0. */
     int64_t dims[MOST_DIMS];/* The sizes; -1 for unknown ones. */
-    int64_t shape_field;         /* The number of the field, a SHAPE, that states them; -1: one size is unknown. */
-    int64_t inner;          /* The number of values for each of the first size. */
+    int64_t shape_field;    /* The number of the SHAPE field that has them; -1: one size is unknown. */
+    int64_t inner;          /* The number of values per step of the first dimension. */
     int64_t *at;            /* [n] where the stored values begin, in bytes from the record's first. */
-    int64_t *nbytes;        /* [n] how many bytes they are. */
-    int64_t *count;         /* [n] the same, but of INTEGERS the number of values. */
+    int64_t *nbytes;        /* [n] the number of these bytes. */
+    int64_t *count;         /* [n] the same; for INTEGERS, the number of values. */
     int64_t *sizes;         /* [n, rank] the shape. */
-    int64_t limit;          /* How much of the first size is copied at most; -1 for all. */
-    int64_t pads;           /* Whether all rows of a batch get one length: ... */
+    int64_t limit;          /* The most of the first dimension that is copied; -1 for all. */
+    int64_t pads;           /* Whether all rows of a batch get the same length: ... */
     const int64_t *lengths; /* ... the first of these, increasing, that holds the longest record, ... */
     int64_t lengths_n;      /* ... or that of this record if there are none. */
     uint8_t *out;           /* The memory that values are copied to; NULL if `out_at` has addresses. */
-    int64_t *out_at;        /* [n] The byte at which those of a record begin. */
-    int64_t *out_end;       /* [n] The byte up to which padding follows them; only if it pads. */
+    int64_t *out_at;        /* [n] The byte at which the values of a record begin. */
+    int64_t *out_end;       /* [n] The byte at which their padding ends, if rows are padded. */
     int64_t *pieces;        /* [batches, 3] The bytes at which the values of a batch begin and end, and a length. */
     uint8_t padding[16];    /* Bytes of padding, as often as they fit. */
 } Field;
@@ -126,7 +126,7 @@ static uint32_t crc_by_table(uint32_t crc, const uint8_t *data, int64_t size) {
 
 static int has_instruction;
 
-/* Three checksums advance at once, because an instruction takes three cycles and one can start in each.
+/* Three checksums advance together, because an instruction takes three cycles and one can start in each.
  * `shift_long` and `shift_short` append that many zero bytes to a checksum. */
 enum { LONG = 1360, SHORT = 168 };
 
@@ -184,7 +184,7 @@ CRC_TARGET static uint32_t crc_by_instruction(uint32_t crc, const uint8_t *data,
 
 #endif
 
-/* The state of a CRC32C after more bytes; it begins and ends inverted. */
+/* Updates the state of a CRC32C with more bytes; it begins and ends inverted. */
 static uint32_t crc_of(uint32_t crc, const uint8_t *data, int64_t size) {
 #ifdef CRC_TARGET
     if (has_instruction) return crc_by_instruction(crc, data, size);
@@ -214,7 +214,7 @@ static inline int64_t varint(const uint8_t **at, const uint8_t *end) {
     return -1;
 }
 
-/* Reads a length: NULL, or the end of what it counts. */
+/* Reads a length: returns the end of the bytes it counts, or NULL. */
 static inline const uint8_t *enter(const uint8_t **at, const uint8_t *end) {
     int64_t length = varint(at, end);
     return length < 0 || length > end - *at ? NULL : *at + length;
@@ -234,7 +234,7 @@ static inline int expect_octet(const uint8_t **at, const uint8_t *end, uint8_t o
 static int find_shape(const uint8_t *record, const Field *fields, const Field *field, int64_t row) {
     int64_t *sizes = field->sizes + row * field->rank, known = 1;
     const int64_t values = field->count[row] / field->width;
-    double product = 1;  /* Unlike an integer it does not wrap around. */
+    double product = 1;  /* Unlike an integer, it does not wrap around. */
     if (field->shape_field >= 0) {
         const Field *shape = fields + field->shape_field;
         const uint8_t *at = record + shape->at[row], *end = at + shape->nbytes[row];
@@ -262,7 +262,7 @@ static int walk_tensor(const Field *field, const uint8_t **at, const uint8_t *en
         if (!expect_octet(at, shape_end, 0x12)) return 0;
         const uint8_t *size_end = enter(at, shape_end);
         if (!size_end) return 0;
-        int64_t size = 0;  /* It is not stored. */
+        int64_t size = 0;  /* Zero is not stored. */
         if (*at < size_end) {
             if (!expect_octet(at, size_end, 0x08)) return 0;
             size = varint(at, size_end);
@@ -274,7 +274,7 @@ static int walk_tensor(const Field *field, const uint8_t **at, const uint8_t *en
     return *at == end || (expect_octet(at, end, 0x22) && enter(at, end) == end);
 }
 
-/* The number of varints in some bytes: of those below 128. */
+/* The number of varints in some bytes: the number of bytes below 128. */
 static int64_t count_varints(const uint8_t *at, const uint8_t *end) {
     const uint64_t ones = 0x0101010101010101u;
     int64_t count = 0;
@@ -316,7 +316,7 @@ static int walk(const uint8_t *record, int64_t size, const Field *fields, int64_
     return at == stop;
 }
 
-/* The 7 lower bits of each of 8 bytes as one number, of which the first byte has the lowest bits. */
+/* The 7 lower bits of each of 8 bytes as one number; the first byte has the lowest bits. */
 static inline uint64_t joined(uint64_t word) {
     word &= 0x7f7f7f7f7f7f7f7fu;
     word = (word & 0x7f007f007f007f00u) >> 1 | (word & 0x007f007f007f007fu);
@@ -335,7 +335,7 @@ static int fill_integers(const Field *field, const uint8_t *at, const uint8_t *e
             word = word_at(at);
             last = ~word & 0x8080808080808080u;
         }
-        if (last) {  /* Without a branch for each byte: their number is hard to predict. */
+        if (last) {  /* Without a branch for each byte, because their number is hard to predict. */
             const int top = __builtin_ctzll(last);
             value = joined(word & (~0ull >> (63 - top)));
             at += (top >> 3) + 1;
@@ -358,7 +358,7 @@ static int fill_integers(const Field *field, const uint8_t *at, const uint8_t *e
     return at == end;
 }
 
-/* How much of what is counted is copied. */
+/* How many of the counted values are copied. */
 static inline int64_t kept_of(const Field *field, int64_t count) {
     if (field->limit < 0 || field->limit >= count) return count;
     const int64_t most = field->limit * field->inner * field->width;
@@ -413,7 +413,7 @@ static int fill(const Task *task, int64_t row) {
             for (int64_t left = kept; left;) {
                 int64_t part = left < BLOCK ? left : BLOCK;
                 memcpy(out, at, (size_t)part);
-                if (checks) crc = crc_of(crc, out, part);  /* Of the copy: the file may change meanwhile. */
+                if (checks) crc = crc_of(crc, out, part);  /* Of the copy, because the file may change. */
                 out += part, at += part, left -= part;
             }
         }
@@ -436,7 +436,7 @@ static void *do_rows(void *given) {
     Task *task = given;
     const int fills = task->work & FILL;
     int64_t refused_n = 0, row, end;
-    /* A few rows at a time: a thread that waits for a processor does not keep the others waiting. */
+    /* A few rows at a time, so that a thread without a processor does not keep the others waiting. */
     while ((row = __atomic_fetch_add(&task->next, task->together, __ATOMIC_RELAXED)) < task->n) {
         for (end = row + task->together < task->n ? row + task->together : task->n; row < end; row++) {
             const int64_t size = task->sizes[row];
@@ -468,17 +468,17 @@ static void prepare(void) {
 #endif
 }
 
-/* VERSION. It prepares all other functions. */
+/* Returns VERSION, and prepares all other functions. */
 EXPORT int64_t readers_version(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare);
     return VERSION;
 }
 
-/* How often a thread takes rows, if all are as fast. */
+/* How often a thread takes rows, if all threads are equally fast. */
 enum { MAX_THREADS = 64, PARTS = 8 };
 
-/* The number of records that were refused; `refused` [n] says which. */
+/* Returns the number of rejected records; `refused` [n] marks them. */
 EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes, int64_t n,
                             const Field *fields, int64_t fields_n, int64_t work, int64_t threads,
                             uint8_t *refused) {
@@ -496,14 +496,14 @@ EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes,
 
 static const int64_t MOST_ROW = INT64_MAX;
 
-/* The bytes that are copied of a record. */
+/* The number of bytes to copy from a record. */
 static inline int64_t copied(const Field *field, int64_t row) {
     const int64_t count = field->expected >= 0 ? field->expected : field->count[row];
     return kept_of(field, count) / field->width * field->itemsize;
 }
 
-/* The bytes of each row of a batch that is padded, and its length; more than there can be if they are too many to
- * count. */
+/* The bytes of each row of a padded batch, and its length; on overflow, more bytes than can
+ * exist. */
 static int64_t padded_row(const Field *field, int64_t start, int64_t stop, int64_t *length) {
     const int64_t each = field->inner * field->itemsize;
     int64_t most = 0;
@@ -552,21 +552,21 @@ EXPORT int64_t readers_lay_out(Field *fields, int64_t fields_n, const int64_t *b
     return -1;
 }
 
-/* How the size of a file is asked, which another program may truncate. The same layout as in `PresentSize`. */
+/* How to find the size of a file, which another program may truncate. The same layout as in `PresentSize`. */
 typedef struct {
     int64_t descriptor;     /* -1 without one: */
     const char *path;       /* NULL for a file that nobody truncates. */
-    int64_t inode;          /* If another file has its name, it keeps its bytes. */
+    int64_t inode;          /* A file that lost its name keeps its bytes. */
     int64_t bytes;
 } Question;
 
 /* One file of a dataset. The same layout as `FILE` of library.py. */
 typedef struct {
-    const uint8_t *map;     /* Where its records are in memory; NULL before it was opened. */
+    const uint8_t *map;     /* Its records in memory; NULL before it is opened. */
     const uint8_t *offsets; /* The section of offsets of its index, ... */
     int64_t itemsize;       /* ... of 4 or 8 bytes each, ... */
     int64_t before;         /* ... and the bytes between the first block and it. */
-    const uint8_t *checked; /* For each block of the index whether its checksum was compared. */
+    const uint8_t *checked; /* For each block of the index, whether its checksum was compared. */
     int64_t index_bytes;
     int64_t bytes;          /* The bytes of all records. */
     int64_t present;        /* The bytes of the file that exist now. */
@@ -590,12 +590,12 @@ static inline int is_checked(const File *file, int64_t row) {
 }
 
 static inline int64_t offset_at(const File *file, int64_t row) {
-    int64_t offset = 0;  /* Little-endian, as everything here. */
+    int64_t offset = 0;  /* Little-endian, like everything here. */
     memcpy(&offset, file->offsets + row * file->itemsize, (size_t)file->itemsize);
     return offset;
 }
 
-/* How many of the first records were found; -1 if they are in long runs. */
+/* Returns how many records were found, from the first on; -1 if they are in long runs. */
 EXPORT int64_t readers_locate(const int64_t *numbers, int64_t n, const int64_t *ends,
                               const int64_t *firsts, File *files, int64_t files_n, int64_t call,
                               int64_t most_framed, int64_t long_run, int64_t *addresses,
@@ -611,7 +611,7 @@ EXPORT int64_t readers_locate(const int64_t *numbers, int64_t n, const int64_t *
         }
         File *file = files + low;
         if (low == files_n || !file->map) return i;
-        if (file->call != call) {  /* A page that is gone would end the process. */
+        if (file->call != call) {  /* Reading a page that no longer exists would kill the process. */
             if (present_bytes(&file->of_index) < file->index_bytes) return i;
             file->present = present_bytes(&file->of_file);
             file->call = call;
@@ -648,8 +648,8 @@ static inline uint64_t rest(uint64_t number, uint64_t divisor, double inverse) {
 
 enum { ROUNDS = 8 };
 
-/* Replaces places of an order of 0 to n - 1 by its numbers: a Feistel network of additions, see order/permutation.py.
- * A number that is not below n is permuted again. `keys` [orders, ROUNDS]; `orders` is NULL if there is one. */
+/* Replaces places of an order of 0 to n - 1 by their numbers: a Feistel network of additions, see order/permutation.py.
+ * A number that is not below n is permuted again. `keys` [orders, ROUNDS]; `orders` is NULL if there is only one. */
 EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64_t width,
                                const int64_t *keys, const int64_t *orders) {
     const uint64_t w = (uint64_t)width, h = ((uint64_t)n + w - 1) / w;
@@ -670,9 +670,9 @@ EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64
     return -1;
 }
 
-/* Replaces objects of Python, whose lock the caller holds, by new bytes objects, and states where their bytes are,
- * which have no values yet; returns their number, or that of those before one for which there is no memory. `make`
- * is PyBytes_FromStringAndSize, `bytes_of` PyBytes_AsString, and `drop` Py_DecRef. */
+/* Replaces Python objects by new bytes objects, and stores the addresses of their bytes, which are not set yet; returns
+ * how many were made before memory ran out. The caller holds the interpreter's lock. `make` is
+ * PyBytes_FromStringAndSize, `bytes_of` PyBytes_AsString, and `drop` Py_DecRef. */
 EXPORT int64_t readers_texts(void **objects, int64_t *at, const int64_t *sizes, int64_t n,
                              void *(*make)(const char *, intptr_t), char *(*bytes_of)(void *),
                              void (*drop)(void *)) {

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-# What `kernel.c` calls the forms of a feature: not decoded; bytes; bytes after a header; a TensorProto
+# The forms of a feature in `kernel.c`: not decoded; bytes; bytes after a header; a TensorProto
 # of unknown shape; packed varints; and the shape of another feature.
 SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 
-# The work that `read_rows` may ask for: find values, copy them, compare checksums.
+# The work that `read_rows` can do: find values, copy them, compare checksums.
 WALK, FILL, CHECK = 1, 2, 4
 
-# The version of these functions, `VERSION` of `kernel.c`.
+# The version of this interface, `VERSION` in `kernel.c`.
 _VERSION = 10
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
@@ -29,13 +29,13 @@ _ARGUMENTS = {
     "texts": [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3],
 }
 
-# Functions of every Python, for `readers_texts`.
+# Functions of the Python interpreter, for `readers_texts`.
 _OF_PYTHON = [
     ctypes.cast(getattr(ctypes.pythonapi, name), _POINTER)
     for name in ("PyBytes_FromStringAndSize", "PyBytes_AsString", "Py_DecRef")
 ]
 
-# `File` of `kernel.c`, which says what its members are.
+# `File` of `kernel.c`, which documents its members.
 FILE = np.dtype(
     [
         *((name, "i8") for name in ("map", "offsets", "itemsize", "before", "checked")),
@@ -46,7 +46,7 @@ FILE = np.dtype(
 
 
 class RefusedRecords(Exception):
-    """Some records are damaged, of another form, or of values that do not fit; `good`, bool [B], are the others."""
+    """Some records are damaged, or have another form or values that do not fit; `good`, bool [B], marks the others."""
 
     def __init__(self, good: np.ndarray) -> None:
         super().__init__()
@@ -54,9 +54,9 @@ class RefusedRecords(Exception):
 
 
 def load(folder: Path) -> tuple[Any, Any]:
-    """Loads the library in a folder twice: its functions release the interpreter's lock, or keep it.
+    """Loads the library in a folder twice: the functions of one release the interpreter's lock, those of the other keep it.
 
-    Raises ImportError if it is missing, of another version, or cannot be loaded.
+    Raises ImportError if it is missing, has another version, or cannot be loaded.
     """
     path = folder / "kernel.so"
     try:
@@ -81,7 +81,7 @@ LIBRARY, WITH_LOCK = load(Path(__file__).parent)
 
 
 def address(array: np.ndarray) -> int:
-    """Where an array is in memory; `array.ctypes.data` takes five times as long."""
+    """The address of an array in memory; `array.ctypes.data` takes five times as long."""
     found: int = array.__array_interface__["data"][0]
     return found
 
@@ -89,18 +89,18 @@ def address(array: np.ndarray) -> int:
 def read_rows(
     records: np.ndarray, sizes: np.ndarray, fields: np.ndarray, work: int, threads: int
 ) -> None:
-    """Does some work with records.
+    """Walks, checks or copies records.
 
     Args:
         records: int64 [B], contiguous, the addresses of framed records.
-        sizes: int64 [B], contiguous, their sizes, which must all be readable.
-        fields: uint8 [features, bytes], the memory of FIELD [features], all features of each record, in their order.
-        work: A sum of `WALK`, which finds the values, whose places the fields then state; `FILL`, which copies
-            the values to the `out` of the fields; and with that `CHECK`, which compares checksums.
-        threads: How many threads share the work.
+        sizes: int64 [B], contiguous, their sizes; all of these bytes must be readable.
+        fields: uint8 [features, bytes], the memory of FIELD [features]: all features of each record, in order.
+        work: A sum of `WALK`, which finds the values and stores their places in the fields; `FILL`, which copies
+            the values to the `out` of the fields; and, only with `FILL`, `CHECK`, which compares checksums.
+        threads: The number of threads.
 
     Raises:
-        RefusedRecords: Some records are damaged or of another form; the work is done with the others.
+        RefusedRecords: Some records are damaged or have another form; all others are done.
     """
     refused = np.empty(len(records), bool)
     pointers = address(records), address(sizes), len(records), address(fields), len(fields)
@@ -109,7 +109,7 @@ def read_rows(
 
 
 def intact(records: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Which framed records have correct lengths and checksums, bool [B]; the arguments are those of `read_rows`."""
+    """Whether each framed record has correct lengths and checksums, bool [B]; arguments as for `read_rows`."""
     try:
         read_rows(records, sizes, np.empty((0, 0), np.uint8), FILL | CHECK, 1)
     except RefusedRecords as refused:
@@ -118,12 +118,12 @@ def intact(records: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
-    """Finds where values are to be copied: `out_at`, `out_end` and `pieces` of the fields.
+    """Computes where to copy values: `out_at`, `out_end` and `pieces` of the fields.
 
     Args:
         fields: uint8 [features, bytes], the memory of FIELD [features], after a walk unless all features have a
             fixed shape. `pads` becomes 0 if padding would take too much memory.
-        bounds: int64 [batches + 1], the row at which each batch begins, and the one at which the last ends.
+        bounds: int64 [batches + 1], the row at which each batch begins, and the row at which the last one ends.
         most_padded: The most bytes of padded values of a feature.
     """
     pointers = address(fields), len(fields), address(bounds), len(bounds) - 1
@@ -139,18 +139,18 @@ def locate(
     most_framed: int,
     long_run: int,
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """The number of records, from the first on, that are in mapped files; their addresses and sizes, int64 [B] each.
+    """Finds records in mapped files: the number of records found, from the first on, and their addresses and sizes, int64 [B].
 
-    Before a record that was not found, a file was not opened, or a block of its index not checked, or the record does
+    It stops at a record whose file is not open, whose index block is not checked, or that does
     not exist. The number is -1 if records are in long runs.
 
     Args:
         numbers: int64 [B], contiguous, the numbers of the records in all files together.
         ends: int64 [files], the number of the record after the last of each file.
-        firsts: int64 [files], the number that the first record of each file would have.
-        call: A number that no other call has.
+        firsts: int64 [files], the number of the first record of each file.
+        call: A number that is different for every call.
         most_framed: The largest size of a record.
-        long_run: The mean length of runs, in bytes, from which on they are read in another way.
+        long_run: The mean length of runs, in bytes, from which on another way of reading is faster.
     """
     addresses, sizes = np.empty((2, len(numbers)), np.int64)
     found: int = LIBRARY.readers_locate(
@@ -166,9 +166,9 @@ def permuted(
     """The numbers at some places, int64 [k], of a `Permutation` of n numbers, int64 [k].
 
     Args:
-        width: The smallest number whose square is at least n, and at least 1.
+        width: The smallest number whose square is at least n; at least 1.
         keys: int64 [orders, 8], contiguous, the key of each round.
-        orders: int64 [k], contiguous, the order for each place; None if there is one.
+        orders: int64 [k], contiguous, the order of each place; None if there is only one.
     """
     numbers = np.array(places, np.int64)  # A copy.
     of = None if orders is None else address(orders)
@@ -177,9 +177,9 @@ def permuted(
 
 
 def new_texts(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """New bytes objects of some sizes, int64 [B]: object [B], and the addresses of their bytes, int64 [B].
+    """Creates bytes objects of some sizes, int64 [B]: object [B], and the addresses of their bytes, int64 [B].
 
-    The caller writes the bytes before anything else has the objects.
+    The caller must write the bytes before any other code can see the objects.
     """
     objects, at = np.empty(len(sizes), object), np.empty(len(sizes), np.int64)
     pointers = address(objects), address(at), address(sizes), len(sizes)

@@ -1,8 +1,8 @@
-"""Decoding of many framed Examples at once into columns of arrays.
+"""Decodes many framed Examples together into columns of arrays.
 
-The Examples of one writer have the same features in the same order, which the kernel decodes. Records of any other
-form, and features that it cannot read, are left to `Decoder`, which defines the result; a record that does not fit
-its schema costs no other.
+The Examples of one writer have the same features in the same order, and the kernel decodes them. `Decoder`, which
+defines the result, decodes records of any other form and features that the kernel cannot read. A record that does not
+fit its schema does not affect others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from readers.format.decode.records import Decoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
-# How often irregular records are set aside before all records are left to `Decoder`.
+# How often irregular records are set aside before `Decoder` gets all records.
 _ATTEMPTS = 8
 
 
@@ -32,9 +32,9 @@ class Decoded(NamedTuple):
     """The columns of some records.
 
     Attributes:
-        columns: The column of each feature, images as their bytes or views of them, of the records without an error.
-        errors: Row -> why the record does not fit the schema.
-        alike: int64 [R], ascending, the records that have the same features in the same order.
+        columns: The column of each feature, for the records without an error; images are bytes or views of them.
+        errors: Row -> why this record does not fit the schema.
+        alike: int64 [R], ascending, the records with the same features in the same order.
     """
 
     columns: dict[str, FeatureColumn]
@@ -45,7 +45,7 @@ class Decoded(NamedTuple):
 class ColumnDecoder:
     """Decodes batches of framed Examples or SequenceExamples into columns. It is safe to share between threads.
 
-    Checksums are not looked at.
+    Checksums are ignored.
     """
 
     def __init__(self, schema: Schema, empty: Allocator = np.empty) -> None:
@@ -53,11 +53,11 @@ class ColumnDecoder:
         self._kernel = CompiledDecoder(schema, empty, checks=False)
 
     def decode(self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> Decoded:
-        """The columns of a batch of records.
+        """Decodes a batch of records into columns.
 
         Args:
-            data: uint8 [n], the records with their framing, of which images become views.
-            starts, stops: int64 [B], where each record begins and ends, framing included.
+            data: uint8 [n], the records with their framing; images become views of it.
+            starts, stops: int64 [B], where each record begins and ends, including the framing.
         """
         columns, rows = self._by_kernel(data, starts, stops)
         is_alike = np.zeros(len(starts), bool)
@@ -91,7 +91,7 @@ class ColumnDecoder:
     def _by_kernel(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
     ) -> tuple[dict[str, FeatureColumn], np.ndarray]:
-        """The columns of the features that the kernel can read, and the rows of their records, int64 [R], ascending."""
+        """The columns of the features that the kernel can read, and the rows of its records, int64 [R], ascending."""
         records, sizes = address(data) + starts, stops - starts
         rows = np.arange(len(starts))
         for _ in range(_ATTEMPTS):
@@ -102,12 +102,12 @@ class ColumnDecoder:
                     records[rows], sizes[rows], (0, len(rows)), {}, data
                 )
             except RefusedRecords as refused:
-                # If most records differ from the first, the first is the irregular one.
+                # If most records differ from the first, the first one is irregular.
                 most = 2 * np.count_nonzero(refused.good) > len(rows)
                 rows = rows[refused.good] if most else rows[1:]
             else:
                 return columns, rows
-        # Without columns, `Decoder` gets all records, and decodes each only once.
+        # Without columns, `Decoder` gets all records and decodes each only once.
         return {}, np.arange(len(starts))
 
 

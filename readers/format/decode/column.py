@@ -15,18 +15,18 @@ from readers.format.encodings.spec import Spec
 # A function like `np.empty`: a shape and a dtype -> an array of undefined values.
 Allocator = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
 
-# The shapes of several arrays and their dtype -> arrays of undefined values, each in memory of its own, object [n].
+# The shapes of several arrays and their dtype -> arrays of undefined values, each a separate allocation, object [n].
 Rows = Callable[[Sequence[Sequence[int]], np.dtype[Any]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """How the values of a feature, of which only the first size is unknown, become the rows of a batch.
+    """How the values of a feature with only the first size unknown become the rows of a batch.
 
     Attributes:
-        limit: The most of the first dimension; None for all of it.
-        padding: The bytes of one value of padding; empty if the values follow one another.
-        sizes: Increasing sizes: rows are as long as the first of them that holds the longest record; without any,
+        limit: The maximum first dimension; None for no limit.
+        padding: The bytes of one padding value; empty if values are concatenated.
+        sizes: Increasing sizes: rows are as long as the first that fits the longest record; if empty, as long
             as that record.
     """
 
@@ -40,12 +40,12 @@ class FeatureColumn:
     """One feature of B records.
 
     Attributes:
-        values: [B, *shape] if the shape is fixed, else flat [N], record after record. Strings are
+        values: [B, *shape] if the shape is fixed, otherwise flat [N], record after record. Strings are
             bytes in an object array. For a sequence, an object array [B] of lists of arrays; for
             encoded images, an object array [B] of bytes, views of bytes, or lists of bytes. None if
             the values are padded.
         shapes: int64 [B, rank], the shape of each record; None if the values are not flat.
-        padded: [B, longest, ...], values that are in padded rows already.
+        padded: [B, longest, ...], values that are already in padded rows.
     """
 
     values: np.ndarray | None
@@ -53,7 +53,7 @@ class FeatureColumn:
     padded: np.ndarray | None = None
 
     def flat(self) -> np.ndarray:
-        """The values, not padded."""
+        """The values, without padding."""
         if self.padded is not None:
             assert self.shapes is not None
             lengths = self.shapes[:, :1]
@@ -62,7 +62,7 @@ class FeatureColumn:
         return self.values
 
     def split(self, bounds: Sequence[int]) -> list[FeatureColumn]:
-        """The columns of the records from each bound to the next. Their values are views."""
+        """Splits the column into those of the records from each bound to the next. Their values are views."""
         pairs, values = itertools.pairwise(bounds), self.flat()
         if self.shapes is None:
             return [FeatureColumn(values[start:stop]) for start, stop in pairs]
@@ -73,7 +73,7 @@ class FeatureColumn:
         ]
 
     def arrays(self) -> list[Any]:
-        """The value of each record. Arrays are views of what `flat` returns."""
+        """The value of each record, as views of the result of `flat`."""
         values = self.flat()
         if self.shapes is None:
             return list(values)
@@ -84,18 +84,18 @@ class FeatureColumn:
 
 
 def object_array(items: Sequence[Any]) -> np.ndarray:
-    """An object array [n] with the items themselves as its elements."""
+    """An object array [n] of the items themselves."""
     out = np.empty(len(items), object)
-    # Assigned one by one: NumPy would merge arrays or lists that happen to have the same shape.
+    # Assigned one by one, because NumPy would merge arrays or lists of the same shape.
     for row, item in enumerate(items):
         out[row] = item
     return out
 
 
 def column_of(feature: Spec, values: Sequence[Any]) -> FeatureColumn:
-    """The column of a feature from its values as `Decoder` returns them, or the pixels of images.
+    """Makes a column from the values that `Decoder` returns, or from the pixels of images.
 
-    It shares no memory with them.
+    It shares no memory with the values.
     """
     if feature.is_sequence:
         return FeatureColumn(object_array([[array.copy() for array in value] for value in values]))
@@ -111,7 +111,7 @@ def column_of(feature: Spec, values: Sequence[Any]) -> FeatureColumn:
 
 
 def merged(feature: Spec, parts: Sequence[tuple[np.ndarray, FeatureColumn]]) -> FeatureColumn:
-    """One column made of several, each given with its rows in the result, int64 [n]."""
+    """Merges several columns, each given with its rows in the result, int64 [n]."""
     total = sum(len(rows) for rows, _ in parts)
     if parts[0][1].shapes is None:
         values = parts[0][1].flat()

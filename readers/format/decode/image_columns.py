@@ -1,4 +1,4 @@
-"""The images of many records, decoded by all processors."""
+"""Decodes the images of many records on all processors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from readers.format.decode.images import EncodedImage, pixels_of
 from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature
 
-# (row) -> a context that adds to the message of an error where the record of the row is.
+# (row) -> a context that adds the position of the row's record to error messages.
 Located = Callable[[int], AbstractContextManager[None]]
 
 
@@ -27,9 +27,9 @@ def image_column(
     empty: Allocator = np.empty,
     rows: Rows | None = None,
 ) -> FeatureColumn:
-    """The pixels of images, or of feature lists of images, given those of each record as `Decoder` returns them.
+    """The pixels of images, or of feature lists of images, from the values that `Decoder` returns.
 
-    `rows` allocates the pixels of each image by itself; None if they may be in one array.
+    `rows` allocates the pixels of each image separately; None if they may be in one array.
 
     Raises:
         ValueError: An image cannot be decoded, or its size does not fit the feature.
@@ -68,7 +68,7 @@ def image_column(
 
 
 def of_each_row(make: Callable[[int], Any], count: int, located: Located) -> list[Any]:
-    """What a function makes of each row, called by all processors; errors say where the record is."""
+    """The results of a function for each row, called on all processors; errors name the position of the record."""
     made: list[Any] = [None] * count
 
     def work(row: int) -> None:

@@ -19,15 +19,15 @@ from readers.format.schema import Feature, Schema
 if TYPE_CHECKING:
     from PIL import Image
 
-# Those that `tf.io.decode_image` reads, too. Pillow recognises formats by their content, and without a
-# list would hand EPS to Ghostscript.
+# The formats that `tf.io.decode_image` reads, too. Pillow recognises formats by content; without a
+# list it would pass EPS to Ghostscript.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 
 
 class EncodedImage:
     """An encoded image whose header has been read: a JPEG, PNG, GIF, BMP or WebP. Errors name its feature.
 
-    Its pixels have the `shape` (height, width, channels): 1 channel for gray, 3 for RGB, 4 for RGBA.
+    Its pixels have the `shape` (height, width, channels), with 1 channel for gray, 3 for RGB, 4 for RGBA.
 
     Raises:
         ValueError: The header cannot be read, or the size does not fit the feature.
@@ -50,7 +50,7 @@ class EncodedImage:
             )
 
     def decode_into(self, out: np.ndarray) -> None:
-        """Writes the pixels into a C-contiguous array of the image's shape and dtype; ValueError if it is damaged."""
+        """Writes the pixels to a C-contiguous array of the image's shape and dtype; ValueError if the image is damaged."""
         if self._opened is None and decode_jpeg_into(self._data, out):
             return
         image = self._opened or self._open()
@@ -63,9 +63,9 @@ class EncodedImage:
             out[...] = pixels.reshape(self.shape)
 
     def reduced(self, factor: int) -> tuple[np.ndarray, int]:
-        """The pixels of the image, or of one that is smaller by a factor of 1, 2, 4 or 8; and f, that factor or 1.
+        """The pixels of the image reduced by a factor f of 1, 2, 4 or 8, and f.
 
-        A JPEG of 8 bits is decoded at a fraction of its size, every other image as it is. The pixels are
+        Only an 8-bit JPEG is decoded at a fraction of its size; for any other image, f is 1. The pixels are
         [ceil(height / f), ceil(width / f), channels], in memory that the thread's next call reuses.
 
         Raises:
@@ -76,7 +76,7 @@ class EncodedImage:
             try:
                 return decode_jpeg_reduced(self._data, channels, (height, width), factor), factor
             except ValueError:
-                pass  # Pillow finds the reason, or decodes it.
+                pass  # Pillow decodes it, or finds the reason.
         out = np.empty(self.shape, self.dtype)
         self.decode_into(out)
         return out, 1
@@ -95,12 +95,12 @@ class EncodedImage:
     def _naming_errors(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # Pillow's plugins raise nearly everything on broken input
+        except Exception as error:  # Pillow's plugins raise almost anything for broken input.
             reason = "cannot identify its format" if "identify" in str(error) else error
             raise ValueError(f"feature {self._name!r} ({self._feature}): {reason}") from None
 
     def _pixels_of_16_bits(self, image: Image.Image, mode: str) -> np.ndarray:
-        """Pixels uint16: 8-bit values times 257, as in TensorFlow."""
+        """Pixels as uint16: 8-bit values times 257, as in TensorFlow."""
         from PIL import Image
 
         if has_wide_colors(image):
@@ -112,15 +112,15 @@ class EncodedImage:
 
 
 def _pixels_of_8_bits(image: Image.Image, mode: str) -> np.ndarray:
-    """Pixels uint8: the high byte of 16-bit values, as in TensorFlow."""
+    """Pixels as uint8: the high byte of 16-bit values, as in TensorFlow."""
     from PIL import Image
 
     if mode == "L":
-        # A JPEG stores gray values; those computed from RGB are up to ten levels off.
+        # A JPEG stores gray values; values computed from RGB differ by up to ten levels.
         image.draft("L", image.size)
     if image.mode.startswith("I"):
         image = Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
-    # A conversion to the same mode would copy all pixels.
+    # Converting to the same mode would copy all pixels.
     return np.asarray(image if image.mode == mode else image.convert(mode))
 
 
@@ -140,10 +140,10 @@ def decode_image(name: str, feature: Feature, data: bytes | memoryview) -> np.nd
 def pixels_of(
     name: str, feature: Feature, data: bytes | list[bytes]
 ) -> np.ndarray | list[np.ndarray]:
-    """The pixels of an image feature, or those of each step of a feature list of images.
+    """The pixels of an image feature, or of each step of a feature list of images.
 
-    `data` is the value that `Decoder` returns: an encoded image, or one for each step. Errors are those
-    of `decode_image`.
+    `data` is the value that `Decoder` returns: an encoded image, or one for each step. Errors are as for
+    `decode_image`.
     """
     if isinstance(data, bytes):
         return decode_image(name, feature, data)
@@ -152,7 +152,7 @@ def pixels_of(
 
 
 def with_pixels(record: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The record, with each encoded image replaced by its pixels in place."""
+    """Replaces each encoded image in a record by its pixels."""
     for name, feature in schema.items():
         if feature.is_image:
             record[name] = pixels_of(name, feature, record[name])

@@ -1,7 +1,7 @@
-"""JPEGs decoded by libjpeg-turbo into memory of the caller, without the interpreter's lock.
+"""Decodes JPEGs with libjpeg-turbo into the caller's memory, without the interpreter's lock.
 
-Its pixels are those of Pillow and of `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`, in two thirds of
-their time. Whatever it refuses, damaged files among it, is left to Pillow, which defines the result.
+The pixels equal those of Pillow and of `tf.io.decode_jpeg(dct_method="INTEGER_ACCURATE")`, in two thirds of
+the time. Images that it does not accept, including damaged ones, are left to Pillow, which defines the result.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 _START = b"\xff\xd8"
 
-# Pillow converts other colors, those of CMYK.
+# Pillow converts other color spaces, such as CMYK.
 _COLORS = ("YCbCr", "Gray", "RGB")
 
-# Pillow, which refuses images of twice as many, has to decode those of more.
+# Larger images are left to Pillow, which rejects images with twice as many pixels.
 _MAX_PIXELS = (1 << 30) // 4 // 3
 
 
@@ -32,7 +32,7 @@ def _codec() -> ModuleType | None:
 
 
 def jpeg_size(data: bytes | memoryview) -> tuple[int, int] | None:
-    """The (height, width) of a JPEG; None if Pillow has to decode it."""
+    """The (height, width) of a JPEG; None if only Pillow can decode it."""
     codec = _codec()
     if codec is None or data[:2] != _START:
         return None
@@ -44,9 +44,9 @@ def jpeg_size(data: bytes | memoryview) -> tuple[int, int] | None:
 
 
 def decode_jpeg_into(data: bytes | memoryview, out: np.ndarray) -> bool:
-    """Decodes a JPEG that has a `jpeg_size` into an array; False if Pillow has to decode it.
+    """Decodes a JPEG that has a `jpeg_size` into an array; returns False if only Pillow can decode it.
 
-    The array is uint8 [height, width, channels], C-contiguous; pixels are gray if it has one channel, else RGB.
+    The array is uint8 [height, width, channels], C-contiguous; pixels are gray if it has one channel, otherwise RGB.
     """
     codec = _codec()
     assert codec is not None
@@ -60,9 +60,9 @@ def decode_jpeg_into(data: bytes | memoryview, out: np.ndarray) -> bool:
 def decode_jpeg_reduced(
     data: bytes | memoryview, channels: int, size: tuple[int, int], factor: int
 ) -> np.ndarray:
-    """Decodes a JPEG of a (height, width) at a fraction of its size, which takes less time; ValueError if it is damaged.
+    """Decodes a JPEG of a (height, width) at a fraction of its size, which is faster; ValueError if it is damaged.
 
-    libjpeg-turbo makes each block of 8x8 pixels smaller from its frequencies, without aliasing. The factor is 1, 2, 4
+    libjpeg-turbo reduces each block of 8x8 pixels in the frequency domain, without aliasing. The factor is 1, 2, 4
     or 8. Pixels are uint8 [ceil(height / factor), ceil(width / factor), channels], 1 channel for gray and 3 for RGB, in
     memory that the thread's next call reuses.
     """
@@ -80,19 +80,19 @@ def decode_jpeg_reduced(
 
 
 class _Scratch(threading.local):
-    """Memory for one image, of each thread."""
+    """Memory for one image per thread."""
 
     memory = np.empty(0, np.uint8)
 
 
 _SCRATCH = _Scratch()
 
-# Larger images are rare, and each thread would keep their memory.
+# Larger images are rare, and each thread would keep this much memory.
 _MOST_KEPT = 64 << 20
 
 
 def _scratch(nbytes: int) -> np.ndarray:
-    """uint8 [nbytes] that this thread reuses: fresh memory of a large image costs a page fault each 4 KiB."""
+    """uint8 [nbytes] that this thread reuses: fresh memory costs a page fault per 4 KiB."""
     if nbytes > _MOST_KEPT:
         return np.empty(nbytes, np.uint8)
     if len(_SCRATCH.memory) < nbytes:

@@ -1,6 +1,6 @@
-"""Decoding of single records: a serialized `tf.train.Example` or `SequenceExample` to arrays.
+"""Decodes single records: a serialized `tf.train.Example` or `SequenceExample` to arrays.
 
-Every valid serialized form is accepted; what is returned here defines the result of faster paths.
+It accepts every valid serialized form, and its result defines the result of the faster paths.
 
 Source: tensorflow/core/example/{example,feature}.proto.
 """
@@ -39,9 +39,9 @@ _UNPACKED = {BYTES_LIST: 2, FLOAT_LIST: 5, INT64_LIST: 0}
 def parse_example(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, RawList]:
-    """The raw lists of a serialized Example by feature name; ValueError if the bytes are not one.
+    """Parses the raw lists of a serialized Example, by feature name; ValueError if the bytes are not an Example.
 
-    For a SequenceExample, they are the features of its context. Features not in `wanted` are (0, []); None wants all.
+    For a SequenceExample, these are the features of its context. Features not in `wanted` are (0, []); None wants all.
     """
     features: dict[str, RawList] = {}
     for message in _messages(data, _FEATURES):
@@ -56,9 +56,9 @@ def parse_example(
 def parse_feature_lists(
     data: bytes | memoryview, wanted: Container[str] | None = None
 ) -> dict[str, list[RawList]]:
-    """The raw list of each step of each feature list of a serialized SequenceExample; ValueError if it is not one.
+    """Parses the raw list of each step of each feature list of a serialized SequenceExample; ValueError if it is not one.
 
-    Those that are not wanted are left out; None wants all.
+    Feature lists that are not in `wanted` are left out; None wants all.
     """
     lists: dict[str, list[RawList]] = {}
     for message in _messages(data, _FEATURE_LISTS):
@@ -87,7 +87,7 @@ def _messages(data: bytes | memoryview, wanted: int) -> Iterator[memoryview]:
 def _entries(message: memoryview) -> Iterator[tuple[str, list[memoryview]]]:
     """The (name, messages) of each entry in a map of features or of feature lists.
 
-    An entry has one message; protobuf merges several.
+    An entry has one message, but protobuf merges several.
     """
     for number, kind, entry in fields(message):
         if number != 1 or kind != 2:
@@ -110,28 +110,28 @@ def _parse_feature(*messages: memoryview) -> RawList:
     for number, wire, content in itertools.chain.from_iterable(map(fields, messages)):
         if wire != 2 or number not in (BYTES_LIST, FLOAT_LIST, INT64_LIST):
             raise ValueError(f"field {number} is not one of tf.train.Feature")
-        if number != kind:  # A oneof: the same list continues, a list of another kind replaces it.
+        if number != kind:  # A oneof: a list of the same kind continues, another kind replaces it.
             _check_replaced(kind, chunks)
             kind, chunks = number, []
         for item, item_wire, value in fields(content):
             if item != 1 or item_wire not in (2, _UNPACKED[kind]):
                 raise ValueError(f"field {item} is not one of a tf.train list")
-            # Proto2-style writers do not pack numbers: each value is a field of its own.
+            # Proto2-style writers do not pack numbers: each value is a separate field.
             chunks.append(memoryview(varint(value)) if item_wire == 0 else value)
-    if len(chunks) > 1:  # Together they may look whole.
+    if len(chunks) > 1:  # Joined, incomplete chunks could look whole.
         _check_whole(kind, chunks)
     return kind, chunks
 
 
 def _check_replaced(kind: int, chunks: Sequence[memoryview]) -> None:
-    """Checks a list that another one replaces, because protobuf reads it, too; ValueError if a number is wrong."""
+    """Checks a list that another one replaces, because protobuf parses it, too; ValueError if a number is wrong."""
     _check_whole(kind, chunks)
     if kind == INT64_LIST:
         unpacked_varints(b"".join(chunks))
 
 
 def _check_whole(kind: int, chunks: Sequence[memoryview]) -> None:
-    """Checks each chunk of a list by itself, as protobuf does; ValueError if a number is cut off."""
+    """Checks each chunk of a list separately, as protobuf does; ValueError if a number is cut off."""
     for chunk in chunks:
         if kind == FLOAT_LIST and len(chunk) % 4:
             raise ValueError("the floats are cut off")
@@ -143,7 +143,7 @@ class Decoder:
     """Decodes serialized Examples or SequenceExamples into dicts of arrays.
 
     Args:
-        schema: The features to return. Any others in the Example are ignored.
+        schema: The features to return. Other features of the Example are ignored.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -154,7 +154,7 @@ class Decoder:
         self._wanted = {name.encode(): name for name in [*names, *companions]}
 
     def decode(self, data: bytes | memoryview) -> dict[str, Any]:
-        """The record in one serialized Example.
+        """Decodes one serialized Example.
 
         Returns:
             For each feature its array (strings are bytes in an object array, 0-d for a single one);
@@ -188,7 +188,7 @@ class Decoder:
 
 
 def _decode_steps(name: str, feature: Feature, step: Feature, lists: Sequence[RawList]) -> Any:
-    """The value of a feature list: one array if all steps have the same shape, else a list."""
+    """The value of a feature list: one array if all steps have the same shape, otherwise a list."""
     if feature.shape[0] not in (None, len(lists)):
         raise ValueError(
             f"feature {name!r} ({feature}): expected {feature.shape[0]} steps, found {len(lists)}"
@@ -203,7 +203,7 @@ def _decode_steps(name: str, feature: Feature, step: Feature, lists: Sequence[Ra
 
 
 def stacked_steps(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | list[np.ndarray]:
-    """The arrays of a feature list as one, [steps, ...], if its schema gives all the same shape."""
+    """Stacks the arrays of a feature list, [steps, ...], if its schema fixes their shape."""
     if feature.is_sequence:
         return steps
     if steps:
@@ -213,7 +213,7 @@ def stacked_steps(feature: Feature, steps: list[np.ndarray]) -> np.ndarray | lis
 
 
 def _companion(found: dict[str, RawList], name: str) -> list[memoryview]:
-    """The chunks of the list `<name>/shape`; none if the Example lacks it."""
+    """The chunks of the list `<name>/shape`; empty if the Example lacks it."""
     kind, shape = found.get(f"{name}/shape", (0, []))
     if kind not in (0, INT64_LIST):
         raise ValueError(f"{name}/shape is not a list of integers")
@@ -221,15 +221,15 @@ def _companion(found: dict[str, RawList], name: str) -> list[memoryview]:
 
 
 def owned(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record whose values are in memory of their own, in the forms that `owned_value` returns."""
+    """A record whose values are copies, in the forms that `owned_value` returns."""
     return {name: owned_value(value) for name, value in record.items()}
 
 
 def owned_value(value: Any) -> Any:
-    """A value of a record as users get it, in memory that it shares with no other.
+    """A value of a record as users get it, sharing no memory with others.
 
-    A number of shape [] is a NumPy scalar, a string of shape [] and an encoded image are `bytes`, and other
-    strings, several images, and arrays of a sequence are in a list. Any other value is a writable array.
+    A number of shape [] is a NumPy scalar; a string of shape [] and an encoded image are `bytes`; other
+    strings, several images, and the arrays of a sequence are in a list. Any other value is a writable array.
     """
     if isinstance(value, list):
         return [owned_value(each) for each in value]
@@ -245,7 +245,7 @@ def owned_value(value: Any) -> Any:
 
 
 def _keeps_little(array: np.ndarray) -> bool:
-    """Whether an array keeps no more memory than a few times its own, which nobody else writes to."""
+    """Whether an array keeps at most a few times its own memory alive, and nothing else writes to it."""
     base = array.base
     if not isinstance(base, np.ndarray):
         return base is None

@@ -1,4 +1,4 @@
-"""Colors of 16 bits a channel, of which Pillow decodes only the upper bytes."""
+"""Colors of 16 bits per channel, of which Pillow only decodes the upper bytes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL import Image
 
-# How Pillow decodes the pixels of a file to their upper bytes -> how it decodes them to the lower
-# ones: as if their bytes were in the other order.
+# How Pillow decodes the upper bytes of a file's pixels -> how it decodes the lower bytes:
+# as if the byte order were reversed.
 _LOWER_BYTES = {
     f"{mode};16{order}": f"{mode};16{other}"
     for mode in ("RGB", "RGBX", "RGBA")
     for order, other in (("B", "L"), ("L", "B"), ("N", "B" if sys.byteorder == "little" else "L"))
 }
 
-# Gray and alpha of 16 bits are as large as four bytes: both bytes of gray, then those of alpha.
+# A pixel of 16-bit gray and alpha is as large as four bytes: both bytes of gray, then both of alpha.
 _GRAY_AND_ALPHA = "LA;16B"
 _LOWER_BYTES[_GRAY_AND_ALPHA] = "RGBA"
 
@@ -40,7 +40,7 @@ def _with_rawmode(tile: Any, rawmode: str) -> Any:
 
 
 def has_wide_colors(image: Image.Image) -> bool:
-    """Whether an image that is not decoded yet has colors of 16 bits, in a form that can be read."""
+    """Whether an image that is not decoded yet has 16-bit colors that can be read."""
     return _rawmode(image) in _LOWER_BYTES
 
 
@@ -52,7 +52,7 @@ def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
     rawmode = _rawmode(again)
     tiled: Any = again
     tiled.tile = [_with_rawmode(tile, _LOWER_BYTES[rawmode]) for tile in tiled.tile]
-    # NumPy would hide some errors of decoding.
+    # NumPy would hide some decoding errors.
     image.load()
     again.load()
     upper, lower = np.asarray(image), np.asarray(again)

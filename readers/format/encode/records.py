@@ -1,4 +1,4 @@
-"""Encoding of records into serialized `tf.train.Example`s, with the same bytes in every process.
+"""Encodes records into serialized `tf.train.Example`s, with the same bytes in every process.
 
 Source: tensorflow/core/example/{example,feature}.proto. The map of features is written in the
 order of `SerializeToString(deterministic=True)` in protobuf's default Python implementation, upb.
@@ -17,7 +17,7 @@ from readers.format.encodings.flat import list_parts
 from readers.format.protobuf.wire import INT64_LIST, Parts, packed_varints, varint
 from readers.format.schema import Feature, Schema
 
-# How many beginnings of an entry are kept, some 50 bytes each. Recordings have thousands of lengths.
+# The number of entry prefixes to keep, about 50 bytes each. Recordings have thousands of lengths.
 _MAX_LAYOUTS = 4096
 
 
@@ -35,7 +35,7 @@ class Encoder:
     """Encodes records into serialized Examples.
 
     Args:
-        schema: The features that every record must have, no more and no fewer.
+        schema: The features that every record must have, exactly.
         names: Name in the schema -> name in the Example, for features whose names differ.
 
     Raises:
@@ -47,11 +47,11 @@ class Encoder:
         for name, feature in schema.items():
             if feature.step:
                 raise ValueError(
-                    f"feature {name!r} ({feature}): feature lists are read, not written; use the "
+                    f"feature {name!r} ({feature}): feature lists can be read, but not written; use the "
                     "encoding tensor, or sequence for arrays of several shapes"
                 )
         self.schema = schema
-        self._features = dict(schema)  # A plain dict is compared and read ten times as fast.
+        self._features = dict(schema)  # Comparing and reading a plain dict is ten times as fast.
         self._integers = {name for name, feature in schema.items() if feature.is_integer}
         self._texts = {name for name, feature in schema.items() if feature.codec.is_text}
         entries = []
@@ -78,9 +78,9 @@ class Encoder:
         return self.pack(self.check(record))
 
     def check(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The checked values of a record, in the form that `pack` takes; arguments and errors as of `encode`.
+        """Checks the values of a record and converts them for `pack`; arguments and errors as for `encode`.
 
-        They are bytes for a text or an image; an int for a single int64 in a list if it was given as one; a list of
+        The result is bytes for a text or an image; an int for a single int64 in a list if it was given as one; a list of
         arrays for a sequence; an array for any other feature.
         """
         if record.keys() != self._features.keys():
@@ -88,7 +88,7 @@ class Encoder:
         values: dict[str, Any] = {}
         for name, feature in self._features.items():
             value = record[name]
-            # The values of nearly every record, without the ten calls of the general case.
+            # The fast path for almost every record, without the ten calls of the general case.
             if type(value) is int and name in self._integers and -(2**63) <= value < 2**63:
                 values[name] = value
             elif type(value) is str and name in self._texts and value.isascii():
@@ -98,18 +98,18 @@ class Encoder:
         return values
 
     def pack(self, arrays: Mapping[str, Any]) -> bytes:
-        """The serialized Example of values that `check` returned."""
+        """Serializes an Example from the values that `check` returned."""
         return b"".join(self.parts(arrays))
 
     def parts(self, arrays: Mapping[str, Any]) -> Parts:
-        """The serialized Example of values that `check` returned, in parts: large ones are not copied."""
+        """Serializes an Example from the values that `check` returned, in parts, so that large values are not copied."""
         message: Parts = []
         for entry in self._entries:
             message += entry.parts(arrays[entry.name])
         return [_message_head(size_of(message)), *message]
 
     def pack_all(self, columns: Mapping[str, Sequence[Any]]) -> list[bytes]:
-        """The serialized Examples of many records, given the values of each feature as `check` returns them."""
+        """Serializes many Examples, given the values of each feature as `check` returns them."""
         entries = [entry.column(columns[entry.name]) for entry in self._entries]
         messages = map(b"".join, zip(*entries, strict=True))
         return [_message_head(len(message)) + message for message in messages]
@@ -126,10 +126,10 @@ class Encoder:
 
 
 class _Entry:
-    """One entry in an Example's map of features: a feature, or the companion that holds its shape.
+    """An entry in an Example's map of features: a feature, or the companion that holds its shape.
 
-    Most of an entry follows from the shape of the value, so its beginning is built once for each
-    shape. Only the content at its end differs between records. This takes a third of the time.
+    Most of an entry depends only on the shape of the value, so this prefix is built once per
+    shape, and only the content differs between records. This takes a third of the time.
     """
 
     def __init__(self, key: str, name: str, feature: Feature, companion: bool = False) -> None:
@@ -146,7 +146,7 @@ class _Entry:
             if layout is None:
                 return self._whole(value)
             return [self._beginnings.get(layout) or self._beginning(value), content]
-        except ValueError as error:  # A string array holds something that is not text.
+        except ValueError as error:  # A string array has an element that is not text.
             raise ValueError(f"feature {self.name!r} ({self._feature}): {error}") from None
 
     def column(self, values: Sequence[Any]) -> list[bytes]:
@@ -159,7 +159,7 @@ class _Entry:
         return [b"".join(self.parts(value)) for value in values]
 
     def _beginning(self, value: Any) -> bytes:
-        """The bytes before a value's content, which are kept for other values of its layout."""
+        """The bytes before a value's content, which are kept for other values of the same layout."""
         layout, content = self._split(value)
         if len(self._beginnings) >= _MAX_LAYOUTS:
             self._beginnings.clear()
@@ -168,13 +168,13 @@ class _Entry:
         return self._beginnings[layout]
 
     def _split(self, value: Any) -> tuple[Any, bytes | np.ndarray]:
-        """The layout that determines the beginning, and the content; no layout if all bytes do."""
+        """The layout that determines the prefix, and the content; the layout is None if the prefix depends on the whole value."""
         if self._companion:
             return (None if self._feature.is_sequence else value.shape), b""
         return self._feature.codec.layout(self._feature, value)
 
     def _whole(self, value: Any) -> Parts:
-        """The serialized entry in parts, built without what is kept."""
+        """The serialized entry in parts, built without a kept prefix."""
         if self._companion:
             packed = packed_varints(self._feature.codec.shape_of(value))
             message = list_parts(INT64_LIST, [packed])
@@ -186,5 +186,5 @@ class _Entry:
 
 @functools.lru_cache(maxsize=_MAX_LAYOUTS)
 def _message_head(size: int) -> bytes:
-    """The beginning of an Example whose map of features takes `size` bytes."""
+    """The first bytes of an Example whose map of features takes `size` bytes."""
     return b"\x0a" + varint(size)

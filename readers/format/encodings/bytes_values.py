@@ -1,4 +1,4 @@
-"""The encodings of a value that is bytes already: `text`, and those of images."""
+"""The encodings of values that are bytes already: `text`, and the image encodings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TextEncoding(_Bytes):
 
 @dataclass(frozen=True)
 class ImageEncoding(_Bytes):
-    """One encoded image, whose spec is that of its pixels: [height, width, channels]."""
+    """One encoded image; its spec describes the pixels: [height, width, channels]."""
 
     is_image: bool = True
     dtypes: tuple[str, ...] = ("uint8",)
@@ -71,7 +71,7 @@ class ImageEncoding(_Bytes):
             return None
         *first, last = map(str, self.channels)
         sizes = f"{', '.join(first)} or {last}"
-        return f"such an image must be {' or '.join(self.dtypes)} [height, width, {sizes}]"
+        return f"an encoded image must be {' or '.join(self.dtypes)} [height, width, {sizes}]"
 
     def checked(self, name: str, spec: Spec, value: Any) -> Any:
         if not isinstance(value, (bytes, bytearray, memoryview)) or not value:

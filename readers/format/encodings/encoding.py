@@ -1,4 +1,4 @@
-"""What an encoding is, and what those that store one value of bytes share."""
+"""The base class of encodings, and the parts shared by encodings of a single bytes value."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from readers.format.protobuf.wire import BYTES_LIST, Parts, varint
 
 @dataclass(frozen=True)
 class Stored:
-    """How records store an array of numbers, or a value of bytes, for the kernel.
+    """How records store an array of numbers, or a bytes value, for the kernel.
 
     Attributes:
         form: The form, as in `compiled/library.py`.
-        dtype: The dtype in which they are copied, and converted afterwards if that of the feature is another.
-        shape: The shape; sizes may be None. A value of bytes has none.
+        dtype: The dtype to copy the values in; they are converted if the feature has another one.
+        shape: The shape; sizes may be None. A bytes value has none.
         header: The bytes before the values, or before the shape.
-        may_store_shape: Whether a record may store the shape as a feature of its own, `<name>/shape`.
+        may_store_shape: Whether a record may store the shape in a separate feature, `<name>/shape`.
     """
 
     form: int
@@ -33,7 +33,7 @@ class Stored:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether all records have values of one size."""
+        """Whether the values have the same size in all records."""
         return self.shape is not None and None not in self.shape
 
 
@@ -41,15 +41,15 @@ class Stored:
 class Encoding:
     """How an Example stores the values of a feature.
 
-    A spec is the dtype and shape of the feature, and fits the encoding: `problem` is None. A new encoding
+    A spec is the dtype and shape of the feature, and must fit the encoding: `problem` is None. A new encoding
     is a subclass, and a line in `table.py`.
 
     Attributes:
         is_image: Whether a value, or each step of it, is an encoded image.
-        is_text: Whether a value is one text in UTF-8, or each step of it.
-        is_bytes: Whether `checked` returns bytes that are stored as they are.
+        is_text: Whether a value, or each step of it, is one text in UTF-8.
+        is_bytes: Whether `checked` returns bytes that are stored unchanged.
         is_one_value: Whether an Example holds the feature as a single bytes value.
-        may_be_missing: Whether an Example without the feature has no values, if the shape is unknown.
+        may_be_missing: Whether an Example without the feature means an empty value, if the shape is unknown.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Encoding:
     may_be_missing: bool = False
 
     def described(self, spec: Spec) -> str:
-        """A feature as error messages print it."""
+        """A feature as shown in error messages."""
         return f"{spec.dtype} {format_shape(spec.shape)}, {self.name}"
 
     def problem(self, spec: Spec) -> str | None:
@@ -80,7 +80,7 @@ class Encoding:
         return False
 
     def checked(self, name: str, spec: Spec, value: Any) -> Any:
-        """A value in the form in which it is encoded, given one that `Encoder.encode` takes.
+        """Checks a value that `Encoder.encode` takes, and converts it to the form that is encoded.
 
         Raises:
             ValueError: The value does not fit; the message names the feature, what was expected and what was found.
@@ -88,26 +88,26 @@ class Encoding:
         return checked_array(name, spec, value)
 
     def shape_of(self, value: Any) -> np.ndarray:
-        """The content of `<name>/shape`, int64 [n], of a checked value."""
+        """The content of `<name>/shape` for a checked value, int64 [n]."""
         return np.array(value.shape, np.int64)
 
     def parts(self, spec: Spec, value: Any) -> Parts:
-        """The serialized `tf.train.Feature` that holds a checked value, in parts; feature lists have none."""
+        """The serialized `tf.train.Feature` of a checked value, in parts; feature lists have none."""
         raise NotImplementedError
 
     def layout(self, spec: Spec, value: Any) -> tuple[Any, bytes | np.ndarray]:
-        """What determines the bytes of `parts` before the content, and the content; None if all bytes do."""
+        """The layout that determines the bytes of `parts` before the content, and the content; None if the whole value does."""
         return None, b""
 
     def value(
         self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]
     ) -> Any:
-        """The value of a feature in one record, which defines the result; ValueError if it does not fit the spec.
+        """Decodes the value of a feature in one record, which defines the result; ValueError if it does not fit the spec.
 
         Args:
             kind: The kind of the Example's list; 0 for none.
             chunks: Its bytes values, or runs of packed numbers.
-            shape: The runs of packed numbers in `<name>/shape`; none if the Example lacks it.
+            shape: The runs of packed numbers in `<name>/shape`; empty if the Example lacks it.
         """
         raise NotImplementedError
 
@@ -120,25 +120,25 @@ def bytes_values(kind: int, chunks: list[memoryview]) -> list[memoryview]:
     """The bytes values of a feature; ValueError if it holds numbers."""
     if kind not in (0, BYTES_LIST):
         raise ValueError(
-            "the Example holds numbers where bytes are expected; the encoding of numbers is list"
+            "the Example holds numbers, but bytes were expected; numbers have the encoding list"
         )
     return chunks
 
 
 def one_value(kind: int, chunks: list[memoryview]) -> memoryview:
-    """The single bytes value of a feature; ValueError if it holds numbers, or another number of values."""
+    """The single bytes value of a feature; ValueError if it holds numbers, or not exactly one value."""
     if len(bytes_values(kind, chunks)) != 1:
         raise ValueError(f"expected one bytes value, found {len(chunks)}")
     return chunks[0]
 
 
 def size_of(parts: Parts) -> int:
-    """The length of some parts together, in bytes."""
+    """The total length of some parts, in bytes."""
     return sum(map(len, parts))
 
 
 def bytes_list(values: list[Parts]) -> Parts:
-    """A serialized list of bytes values, in parts, so that no large value is copied twice."""
+    """A serialized list of bytes values, in parts, so that large values are not copied twice."""
     body: Parts = []
     for parts in values:
         body += (b"\x0a" + varint(size_of(parts)), *parts)

@@ -1,4 +1,4 @@
-"""The encodings of values in a row, whose shape is stored beside them: `list` and `raw`."""
+"""The encodings of flat values with a separate shape: `list` and `raw`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def list_parts(kind: int, packed: Parts) -> Parts:
 
 @dataclass(frozen=True)
 class _Flat(Encoding, ABC):
-    """Values in a row; `<name>/shape` tells the shape if it is unknown."""
+    """Flat values; `<name>/shape` stores the shape if it is unknown."""
 
     def stores_shape(self, spec: Spec) -> bool:
         return not spec.is_fixed
@@ -98,7 +98,7 @@ class RawEncoding(_Flat):
 
 @dataclass(frozen=True)
 class ListEncoding(_Flat):
-    """A list of an Example: bytes values, or packed floats or integers."""
+    """A list in an Example: bytes values, or packed floats or integers."""
 
     may_be_missing: bool = True
 

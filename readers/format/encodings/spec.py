@@ -1,11 +1,11 @@
-"""Specs: the dtype and the shape of an array in each record, and which arrays fit."""
+"""Specs: the dtype and shape of an array in each record, and which arrays fit."""
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
 
-# An array without values takes no bytes, whatever its sizes are; a batch of such arrays does.
+# An array without values takes no bytes, whatever its sizes, but a batch of such arrays does.
 MAX_EMPTY_SIZE = 1 << 20
 
 
@@ -28,26 +28,26 @@ class Spec:
 
     @functools.cached_property
     def known_sizes(self) -> tuple[int, ...]:
-        """The sizes in the shape that are known: all of them if the shape is fixed."""
+        """The known sizes in the shape: all of them if the shape is fixed."""
         return tuple(size for size in self.shape if size is not None)
 
 
 def format_shape(shape: tuple[int | None, ...]) -> str:
-    """A shape as error messages and reports print it: `[224, 224, 3]`, `[None, 6]` or `[]`."""
+    """A shape as shown in error messages and reports: `[224, 224, 3]`, `[None, 6]` or `[]`."""
     return "[" + ", ".join(str(d) for d in shape) + "]"
 
 
 def format_found(shape: tuple[int, ...]) -> str:
-    """A shape that does not fit, as error messages print it; with the reason if a size is too long."""
+    """A shape that does not fit, as shown in error messages; with the reason if a size is too large."""
     if not _is_long_and_empty(shape):
         return format_shape(shape)
-    return f"{format_shape(shape)}: beside a size of 0, others may be up to {MAX_EMPTY_SIZE}"
+    return f"{format_shape(shape)}: with a size of 0, others may be at most {MAX_EMPTY_SIZE}"
 
 
 def fits(expected: tuple[int | None, ...], found: tuple[int, ...]) -> bool:
     """Whether a shape has the expected rank and the expected size in every known dimension.
 
-    None fits that has a size of 0 and another above `MAX_EMPTY_SIZE`.
+    A shape with a size of 0 and another above `MAX_EMPTY_SIZE` never fits.
     """
     if _is_long_and_empty(found):
         return False

@@ -10,13 +10,13 @@ from readers.format.encodings.flat import ListEncoding, RawEncoding
 from readers.format.encodings.spec import Spec
 from readers.format.encodings.tensors import SequenceEncoding, TensorEncoding
 
-# After the name of the encoding of each step.
+# Follows the name of the encoding of each step.
 _STEPS = " steps"
 
 
 @dataclass(frozen=True)
 class StepsEncoding(Encoding):
-    """A feature list of a SequenceExample, of which each step has an encoding; it is read, not written."""
+    """A feature list of a SequenceExample, where each step has an encoding; it can be read, but not written."""
 
     of: Encoding | None = None
 

@@ -1,4 +1,4 @@
-"""The encodings of serialized TensorProtos, which state their shape: `tensor` and `sequence`."""
+"""The encodings of serialized TensorProtos, which include their shape: `tensor` and `sequence`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether arrays fit a spec: those that are encoded, and those that were decoded."""
+"""Checks whether arrays to encode, and decoded arrays, fit a spec."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from readers.format.encodings.spec import Spec, fits, format_found, format_shape
 
 
 def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
-    """A value as an array of the spec's dtype and shape; ValueError, which names the feature, if it does not fit."""
+    """Converts a value to an array of the spec's dtype and shape; ValueError, which names the feature, if it does not fit."""
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
     else:
         array = _from_python(name, spec, value)
-    # Finding the name of a dtype takes ten times as long as comparing dtypes, which nearly always
-    # decides.
+    # Finding the name of a dtype takes ten times as long as comparing dtypes, which is nearly always
+    # enough.
     same = array.dtype == numpy_dtype(spec.dtype)
     found = spec.dtype if same else dtype_name(array.dtype)
     if found != spec.dtype or not fits(spec.shape, array.shape):
@@ -30,7 +30,7 @@ def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
 
 
 def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:
-    """An array of Python numbers, text or nested lists, if the dtype can hold them; a float may be rounded."""
+    """Makes an array from Python numbers, text or nested lists, if the dtype can hold them; floats may be rounded."""
     target = numpy_dtype(spec.dtype)
     try:
         if target.kind == "O":
@@ -61,14 +61,14 @@ def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:
 
 
 def fitting(spec: Spec, array: np.ndarray) -> np.ndarray:
-    """A decoded array; ValueError if its shape does not fit the spec."""
+    """Returns a decoded array; ValueError if its shape does not fit the spec."""
     if not fits(spec.shape, array.shape):
         raise ValueError(f"expected {format_shape(spec.shape)}, found {format_found(array.shape)}")
     return array
 
 
 def shaped(spec: Spec, values: np.ndarray, shape: list[int]) -> np.ndarray:
-    """Flat values in a shape; ValueError if they do not fill it, or it does not fit the spec."""
+    """Reshapes flat values; ValueError if they do not fill the shape, or it does not fit the spec."""
     if math.prod(shape) != values.size or any(d < 0 for d in shape):
         raise ValueError(f"{values.size} values do not fill shape {format_shape(tuple(shape))}")
     return fitting(spec, values.reshape(shape))

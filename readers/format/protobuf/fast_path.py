@@ -1,6 +1,6 @@
-"""The fast path for Examples and TensorProtos in the common form, in which nearly all are written.
+"""The fast path for Examples and TensorProtos in the common form, which nearly all have.
 
-In the common form every message has each of its fields once and in order. Parsing it takes a fifth
+In the common form, every message has each of its fields once and in order. Parsing it takes a fifth
 of the time of `parse_example` and `parse_tensor`, which accept every valid form and define the
 result.
 """
@@ -26,13 +26,13 @@ _FIRST, _SECOND, _FOURTH, _FIRST_VARINT = 0x0A, 0x12, 0x22, 0x08
 
 
 class _UncommonForm(Exception):
-    """A field is not the one that comes next in the common form."""
+    """A field is not the next one of the common form."""
 
 
 def fast_lists(
     data: memoryview, wanted: Mapping[bytes, str]
 ) -> dict[str, tuple[int, list[memoryview]]] | None:
-    """What `parse_example` returns, if each feature has some values of bytes or one run of numbers.
+    """Returns the result of `parse_example`, if each feature has bytes values or one run of numbers.
 
     `wanted` is name in UTF-8 -> name, the result name -> (kind of list, its chunks); None if a feature is missing or
     anything is not in the common form.
@@ -63,7 +63,7 @@ def fast_lists(
                     return None
                 found[wanted[name]] = kind, chunks
             elif not name.isascii():
-                name.decode()  # Raises if the name is not UTF-8.
+                name.decode()  # Raises an error if the name is not UTF-8.
             at = stop
     except (_UncommonForm, IndexError, KeyError, UnicodeDecodeError):
         return None
@@ -71,7 +71,7 @@ def fast_lists(
 
 
 def fast_tensor(data: memoryview, dtype: str) -> np.ndarray | None:
-    """The array that `parse_tensor` would return; None if the tensor is not in the common form.
+    """Returns the result of `parse_tensor`; None if the tensor is not in the common form.
 
     Empty tensors and strings are never in the common form.
     """

@@ -1,8 +1,8 @@
-"""NumPy arrays to TensorProtos and back, byte for byte as `tf.io.serialize_tensor` writes them.
+"""NumPy arrays to TensorProtos and back, with the same bytes as `tf.io.serialize_tensor`.
 
 Source: tensorflow/core/framework/{tensor,tensor_shape,types}.proto. A TensorProto holds `dtype`
 (field 1), `tensor_shape` (2) and, for numbers, `tensor_content` (4), so the values are always its
-suffix. Each string is a `string_val` (8) of its own.
+suffix. Each string is a separate `string_val` (8).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_RANK = 254
 
 
 def octets(array: np.ndarray) -> np.ndarray:
-    """The little-endian bytes of an array of numbers, uint8 [n]; a view if it has that form."""
+    """The little-endian bytes of an array of numbers, uint8 [n]; a view if the array has that byte order."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -61,7 +61,7 @@ def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def tensor_parts(array: np.ndarray) -> Parts:
-    """The parts whose concatenation is `serialize_tensor(array)`; numbers are not copied.
+    """`serialize_tensor(array)` in parts; numbers are not copied.
 
     Raises:
         ValueError: `tf.io.serialize_tensor` does not support the dtype.
@@ -79,7 +79,7 @@ def tensor_parts(array: np.ndarray) -> Parts:
 
 
 def serialize_tensor(array: Any) -> bytes:
-    """The bytes of `tf.io.serialize_tensor(array)`, without TensorFlow, for anything that `np.asarray` accepts.
+    """Returns the bytes of `tf.io.serialize_tensor(array)` without TensorFlow, for anything that `np.asarray` accepts.
 
     Raises:
         ValueError: `tf.io.serialize_tensor` does not support the dtype.
@@ -88,12 +88,12 @@ def serialize_tensor(array: Any) -> bytes:
 
 
 def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
-    """The array in a TensorProto that `serialize_tensor` wrote, which must have a dtype.
+    """Parses a TensorProto that `serialize_tensor` wrote, which must have the given dtype.
 
     Numbers are a read-only view of `data`, strings an object array of bytes.
 
     Raises:
-        ValueError: The bytes are not such a TensorProto, its dtype is a different one, or its values do not fill its
+        ValueError: The bytes are not such a TensorProto, its dtype is another one, or its values do not fill its
             shape.
     """
     array = fast_tensor(memoryview(data), dtype)
@@ -104,7 +104,7 @@ def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
         if number == 1 and kind == 0:
             found = value
         elif number == 2 and kind == 2:
-            shape += _dims(value)  # Protobuf merges shapes that are given one after another.
+            shape += _dims(value)  # Protobuf concatenates repeated shapes.
         elif number == 4 and kind == 2:
             content = value
         elif number == 8 and kind == 2:

@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-# The kinds of list in a `tf.train.Feature`: the number of the list's field in that message.
+# The kinds of list in a `tf.train.Feature`: the field number of the list in that message.
 BYTES_LIST, FLOAT_LIST, INT64_LIST = 1, 2, 3
 
-# Lengths and sizes are below 2**63, so the common form has no longer varint.
+# Lengths and sizes are below 2**63, so the common form has no longer varints.
 LONGEST_LENGTH = 9
 
-# The parts of a message, which are joined once: bytes and uint8 [n] arrays, which mypy does not take
-# for buffers before Python 3.12.
+# The parts of a message, which are joined only once: bytes and uint8 [n] arrays, which mypy does not accept
+# as buffers before Python 3.12.
 Parts: TypeAlias = list[Any]
 
 _LARGEST_FIELD = (1 << 29) - 1
@@ -28,7 +28,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _ONE_BYTE = [bytes([n]) for n in range(128)]
 
-# Up to this many values a Python loop beats the ten NumPy calls of the vectorised form: for small
+# Up to this many values, a Python loop is faster than the ten NumPy calls of the vectorised form: for small
 # numbers, which are looked up in a table, and for any others.
 _MAX_LOOKED_UP, _MAX_LOOPED = 256, 12
 
@@ -76,7 +76,7 @@ def packed_varints(values: np.ndarray) -> bytes:
 
 
 def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
-    """The values of packed varints, int64 [n]; ValueError if the last is cut off, or one is longer than ten bytes."""
+    """Decodes packed varints, int64 [n]; ValueError if the last is cut off, or one is longer than ten bytes."""
     if len(data) <= _MAX_LOOPED and bytes(data).isascii():  # Every varint is one byte.
         return np.array([*data], np.int64)
     octets = np.frombuffer(data, np.uint8)
@@ -96,7 +96,7 @@ def unpacked_varints(data: memoryview | bytes) -> np.ndarray:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The varint at a position, and the position after it; ValueError if it is cut off or longer than ten bytes."""
+    """Decodes the varint at a position, and the position after it; ValueError if it is cut off or longer than ten bytes."""
     value = shift = 0
     for position in range(at, min(at + 10, len(data))):
         octet = data[position]
@@ -108,7 +108,7 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """Yields (field number, wire type, value) for each field of a message; ValueError if the bytes are no message.
+    """Yields (field number, wire type, value) for each field of a message; ValueError if the bytes are not a message.
 
     The value of a varint is an int; any other value is a memoryview of its bytes.
     """

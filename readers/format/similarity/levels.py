@@ -8,9 +8,9 @@ _LARGE_SIDE = 2048
 
 
 def reduced(pixels: np.ndarray) -> np.ndarray:
-    """A picture as uint8, of fewer than 4,096 pixels a side: every n-th of a larger one.
+    """Converts a picture to uint8 with fewer than 4,096 pixels a side, by taking every n-th pixel of a larger one.
 
-    Integers are levels from 0 to the largest of their dtype; floats are those of `levels`.
+    Integers are levels from 0 to the maximum of their dtype; floats are converted by `levels`.
     """
     step = max(1, max(pixels.shape[:2]) // _LARGE_SIDE)
     pixels = pixels[::step, ::step]
@@ -22,6 +22,6 @@ def reduced(pixels: np.ndarray) -> np.ndarray:
 
 
 def levels(values: np.ndarray) -> np.ndarray:
-    """Floats as levels from 0 to 1: they are from 0 to 255 if there is one above 1."""
+    """Floats as levels from 0 to 1; if any value is above 1, the range is taken to be 0 to 255."""
     finite = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
     return np.clip(finite / 255 if finite.max() > 1 else finite, 0, 1)

@@ -1,8 +1,8 @@
-"""When records are near duplicates, for all pairs of any number of records on many machines.
+"""Defines near duplicates, and finds all pairs among any number of records on many machines.
 
-A record becomes a sketch: keys, of which near duplicates share at least one, and a probe of a few hundred bytes.
-Records that share a key are candidates; the probes of two candidates decide. A record without a hash, such as
-a picture of one colour, is a near duplicate of its equals alone.
+A record becomes a sketch: keys, at least one of which near duplicates share, and a probe of a few hundred bytes.
+Records that share a key are candidates, and their probes are compared. A record without a hash, such as
+a picture of one color, is a near duplicate only of records that are equal to it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from readers.format.similarity.texts import (
 
 Kind = Literal["picture", "text", "recording"]
 
-# The thresholds of the checks, and the smallest that there are keys for. With 0.9, hashes of near duplicates differ in
-# six bits at most. Of 980 photographs, parts of them, and made-up pictures, all copies of half or double the size, in
-# gray, and as a JPEG of quality 50 are within it, but for 3 with too little detail left, and all but 7 brighter ones,
-# in which much had become white. Of the 480,000 pairs of originals two are: a chessboard that is there twice, and a
+# The thresholds of the checks, and the smallest ones that keys exist for. With 0.9, hashes of near duplicates differ in
+# at most six bits. For 980 photographs, parts of them, and synthetic pictures, this finds all copies of half or double size,
+# in gray, and as JPEGs of quality 50, except for 3 with too little detail left, and all but 7 brighter copies, which had
+# become mostly white. Of the 480,000 pairs of originals it finds two: a chessboard that occurs twice, and a
 # scene seen by two lenses.
 DEFAULTS: dict[Kind, float] = {"picture": 0.9, "text": TEXT_SIMILARITY, "recording": 0.9}
 SMALLEST: dict[Kind, float] = {"picture": 0.9, "text": 0.5, "recording": 0.9}
@@ -52,7 +52,7 @@ SMALLEST: dict[Kind, float] = {"picture": 0.9, "text": 0.5, "recording": 0.9}
 _PICTURE, _TEXT = 16 * 16, 2 * SIGNATURE_SIZE
 _DIGEST = 16
 _BITS = 64
-# Sums of floats are not exact, and equal records have a correlation of 1.
+# Sums of floats are not exact, but equal records should have a correlation of 1.
 _ROUNDING = 1e-9
 
 
@@ -60,10 +60,10 @@ class Sketches(NamedTuple):
     """The sketches of n records.
 
     Attributes:
-        keys: uint32 [n, bands]. Near duplicates have an equal key in one band at least.
-        known: bool [n, bands], which keys there are.
+        keys: uint32 [n, bands]. Near duplicates have an equal key in at least one band.
+        known: bool [n, bands], whether each key exists.
         digests: uint64 [n], hashes, or digests that equal records share.
-        probes: uint8 [n, bytes], which decide whether two records are near.
+        probes: uint8 [n, bytes], from which it is computed whether two records are near.
     """
 
     keys: np.ndarray
@@ -73,25 +73,25 @@ class Sketches(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Sketches]) -> Sketches:
-        """Joins the sketches of several lots of records, at least one lot."""
+        """Joins the sketches of several groups of records, at least one."""
         return Sketches(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Says which records are near duplicates.
+    """A definition of near duplicates.
 
     Two pictures are near if at most (1 - threshold) * 64 bits of their hashes differ, the correlation of their lumas
     is at least 1 - (1 - threshold) / 5, and no part of them differs by more than 6 (1 - threshold) standard deviations.
 
-    Two texts are near if at least the threshold of the numbers in their MinHash signatures are equal. This estimates
+    Two texts are near if at least `threshold` of the numbers in their MinHash signatures are equal. This estimates
     Jaccard's similarity of their runs of five characters.
 
     Two recordings are near if their hashes differ as little as those of near pictures, and the likeness of their
     portraits is at least 1 - (1 - threshold) / 10. If a recording has several arrays, this must hold for each of them.
 
     Attributes:
-        kind: What the records are.
+        kind: `picture`, `text` or `recording`.
         threshold: From `SMALLEST` of the kind to 1.
         arrays: The number of arrays of a recording.
     """
@@ -108,16 +108,16 @@ class Likeness:
 
     @property
     def distance(self) -> int:
-        """How many bits of hashes may differ; -1 if there are no hashes."""
+        """The number of bits of hashes that may differ; -1 for texts, which have no hashes."""
         if self.kind == "text":
             return -1
         return math.floor((1 - self.threshold) * _BITS + _ROUNDING)
 
     def sketch(self, values: Sequence[Any]) -> Sketches:
-        """Sketches of pictures, of texts as `str`, or of recordings, each a list of `arrays` arrays.
+        """Makes sketches of pictures, of texts as `str`, or of recordings, each a list of `arrays` arrays.
 
-        Pictures are [height, width] or [height, width, 1, 3 or 4] of any real dtype, bfloat16 included; the arrays of
-        recordings [time] or [time, channels].
+        Pictures are [height, width] or [height, width, 1, 3 or 4] of any real dtype, including bfloat16; the arrays of
+        recordings are [time] or [time, channels].
         """
         if self.kind == "text":
             return self._texts(values)
@@ -130,7 +130,7 @@ class Likeness:
         return _with_equals(Sketches(keys, hashed[:, None], hashes, probes.reshape(-1, size)))
 
     def near(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """Which pairs are near duplicates, bool [pairs], given their probes, uint8 [pairs, bytes]."""
+        """Whether each pair is a near duplicate, bool [pairs], given probes, uint8 [pairs, bytes]."""
         equal: np.ndarray = (one == other).all(axis=1)
         sketched = (one[:, 0] == 1) & (other[:, 0] == 1)
         compare = {"picture": self._near_pictures, "text": self._near_texts}
@@ -138,10 +138,10 @@ class Likeness:
         return equal | (sketched & decide(one[:, 1:], other[:, 1:]))
 
     def pairs(self, sketches: Sketches) -> tuple[np.ndarray, np.ndarray]:
-        """The near duplicates among records: the number of each, and that of a later one, int64 [pairs] each, in order.
+        """Finds near duplicates: the number of each record, and that of a later one, int64 [pairs] each, in order.
 
-        Each of several records with equal digests is compared with the first of them, and the first alone with those of
-        other digests: a million equal records make a million pairs.
+        Several records with equal digests are each compared with the first of them, and only the first with records of
+        other digests, so a million equal records make only a million pairs.
         """
         _, first, number = np.unique(sketches.digests, return_index=True, return_inverse=True)
         firsts = first[number.reshape(-1)]
@@ -152,7 +152,7 @@ class Likeness:
             rows = rows[np.argsort(sketches.keys[rows, band], kind="stable")]
             keys = sketches.keys[rows]
             for i, j in pairs_in_runs(keys[1:, band] == keys[:-1, band]):
-                # Pairs with an equal key in a band before this one were compared there.
+                # Pairs with an equal key in an earlier band were compared there.
                 new = (keys[i, :band] != keys[j, :band]).all(axis=1)
                 found.append(self._near_of(sketches, rows[i[new]], rows[j[new]]))
         one, other = np.concatenate(found, axis=1)
@@ -160,7 +160,7 @@ class Likeness:
         return one[order], other[order]
 
     def _near_of(self, sketches: Sketches, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """The near duplicates of some pairs of records, int64 [2, pairs]."""
+        """Selects the near duplicates from some pairs of records, int64 [2, pairs]."""
         if self.distance >= 0:
             different = popcount(sketches.digests[one] ^ sketches.digests[other])
             one, other = one[different <= self.distance], other[different <= self.distance]
@@ -180,7 +180,7 @@ class Likeness:
         return _with_equals(Sketches(keys, there[:, None], row_digests(signatures), probes))
 
     def _picture(self, pixels: np.ndarray) -> tuple[bool, int, bytes]:
-        """Whether a picture has a hash, the hash or a digest, and the probe."""
+        """Whether a picture has a hash; the hash or a digest; and the probe."""
         pixels = _real(pixels)
         found, luma = hash_and_luma(reduced(pixels)) if pixels.size else (None, pixels)
         if found is None:
@@ -224,17 +224,17 @@ class Likeness:
         return near
 
 
-# A flag, and a portrait or a digest.
+# A flag, then a portrait or a digest.
 _ARRAY = 1 + PORTRAIT_SIZE
 
 
 def _real(array: np.ndarray) -> np.ndarray:
-    """The array itself, or float32 if NumPy does not know its dtype."""
+    """The array itself, or as float32 if its dtype is not one of NumPy's."""
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
 
 
 def _exact(values: Sequence[np.ndarray]) -> tuple[int, bytes]:
-    """A digest of 64 bits that equal values share, and a probe with one of 128."""
+    """A 64-bit digest that equal values share, and a probe with a 128-bit digest."""
     hashed = hashlib.blake2b(digest_size=_DIGEST)
     for value in values:
         hashed.update(f"{value.dtype.str}{value.shape}|".encode())
@@ -244,7 +244,7 @@ def _exact(values: Sequence[np.ndarray]) -> tuple[int, bytes]:
 
 
 def _with_equals(found: Sketches) -> Sketches:
-    """The sketches, in which records without a hash have one key, their digest."""
+    """Gives records without a hash a single key, their digest."""
     hashed = found.known[:, 0]
     keys = found.keys.copy()
     keys[~hashed, 0] = mixed(found.digests[~hashed])
@@ -254,9 +254,9 @@ def _with_equals(found: Sketches) -> Sketches:
 
 
 def _masks(distance: int) -> list[np.ndarray]:
-    """Masks of the bits that are keys: hashes within the distance agree in those of one at least.
+    """Masks of the bits that form keys: hashes within the distance agree in at least one mask.
 
-    Hashes of 64 bits are cut into blocks, of which at most `distance` differ. A key has 16 bits or more.
+    Hashes of 64 bits are cut into blocks, at most `distance` of which differ. A key has 16 bits or more.
     """
     agreeing = 1 if distance <= 3 else 2
     blocks = distance + agreeing

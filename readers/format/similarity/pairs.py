@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# So many numbers of 8 bytes fit into a cache.
+# As many 8-byte numbers as fit into a cache.
 _PART = 1 << 16
 
 
 def pairs_in_runs(is_next_equal: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields places i < j of all pairs of items of a run, each pair once, int64, at most 2**16 at a time.
+    """Yields places i < j of all pairs of items in the same run, each pair once, int64, at most 2**16 at a time.
 
-    `is_next_equal`, bool [n - 1], says whether each item but the last is in the run of the next.
+    `is_next_equal`, bool [n - 1], is whether each item is in the same run as the next.
     """
     breaks = np.flatnonzero(~is_next_equal)
     starts = np.concatenate([[0], breaks + 1])
     sizes = np.diff(np.concatenate([starts, [len(is_next_equal) + 1]]))
     starts, sizes = starts[sizes > 1], sizes[sizes > 1]
-    # How many later items the run of each item has.
+    # The number of later items in the run of each item.
     later = np.repeat(sizes, sizes) - _places(sizes) - 1
     items = np.repeat(starts, sizes) + _places(sizes)
     items, later = items[later > 0], later[later > 0]
@@ -40,9 +40,9 @@ def _places(sizes: np.ndarray) -> np.ndarray:
 
 
 def popcount(numbers: np.ndarray) -> np.ndarray:
-    """How many bits of each uint64 number are set, uint8."""
+    """The number of set bits in each uint64 number, uint8."""
     if hasattr(np, "bitwise_count"):
         return np.bitwise_count(numbers)
-    # NumPy 1 counts no bits.
+    # NumPy 1 cannot count bits.
     octets = np.ascontiguousarray(numbers)[..., None].view(np.uint8)
     return np.unpackbits(octets, axis=-1).sum(axis=-1, dtype=np.uint8)

@@ -1,33 +1,33 @@
-"""A hash of 64 bits that near duplicates of a picture share.
+"""A 64-bit hash that near duplicates of a picture share.
 
 It is the sign pattern of the picture's 63 slowest cosine waves, as in pHash: a picture that was compressed,
-resized, brightened or made gray keeps nearly all of them. Sums and products are of whole numbers that the
-types hold exactly, so the same pixels have the same hash on every machine and with every version of NumPy.
-Versions of a decoder of JPEGs may differ by a level or two, which changes a bit of a few hashes.
+resized, brightened or made gray keeps nearly all of them. All sums and products are of integers that the
+types represent exactly, so the same pixels have the same hash on every machine and with every version of NumPy.
+JPEG decoders of different versions may differ by a level or two, which changes a bit in a few hashes.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# The correlation of the lumas of near duplicates, and the largest difference of a part of them, in standard
-# deviations. Of 1,797 digits of 8 pixels enlarged to 28, none of which is a copy, 396 pairs have hashes within six
-# bits; 24 also have the correlation, and 2 both. Of such copies of photographs of 64 pixels and more, none is
-# lost by the difference; of photographs of 32 pixels, 1 in 12 of 0.73 times the size.
+# The correlation of the lumas of near duplicates, and the largest difference of any part, in standard
+# deviations. Among 1,797 digits of 8 pixels enlarged to 28, none of them copies, 396 pairs have hashes within six
+# bits; 24 of them also have the correlation, and 2 both. The difference rejects no such copies of photographs of 64
+# pixels or more; of photographs of 32 pixels, it rejects 1 in 12 copies of 0.73 times the size.
 PICTURE_CORRELATION = 0.98
 PICTURE_DIFFERENCE = 0.6
 
 _SIDE = 32
 _WAVES = 8
-# A wave of fewer gray levels, of 255, may be noise of compression; and how many of the 63 must have as many.
-# A picture of one colour has none, and one that fades from side to side four.
+# A wave with fewer gray levels, of 255, may be compression noise; and how many of the 63 waves must have as many.
+# A picture of one color has none, and a gradient from side to side has four.
 _FAINT = 0.3
 _ENOUGH = 24
 
 _LUMA = np.array([299, 587, 114])
 _WHITE = 65535
 _SCALE = 4096
-# Rows are waves, from the average on, as whole numbers.
+# Rows are waves, starting with the average, as integers.
 _COSINES = np.rint(
     _SCALE
     * np.where(np.arange(_WAVES) == 0, 1, np.sqrt(2))[:, None]
@@ -40,12 +40,12 @@ _BITS = np.uint64(1) << np.arange(_WAVES * _WAVES, dtype=np.uint64)
 def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
     """The hash of a picture, from 0 to 2**64 - 1 or None, and the luma of 16 x 16 parts, 0 to 1, float32 [16, 16].
 
-    A picture of one colour, or one that only fades from side to side, has no hash: its bits would be those of the
+    A picture of one color, or only a gradient, has no hash, because its bits would come from
     noise. Transparent pixels count as white.
 
     Args:
         pixels: uint8 [height, width], or [height, width, channels] with 1, 3 (RGB) or 4 (RGBA) channels; 1 to 2**26
-            pixels, beyond which sums of transparent ones would not be exact.
+            pixels, because sums of more transparent pixels would not be exact.
     """
     luma = _luma(pixels)
     parts = luma.reshape(_SIDE // 2, 2, _SIDE // 2, 2).mean(axis=(1, 3))
@@ -55,7 +55,7 @@ def hash_and_luma(pixels: np.ndarray) -> tuple[int | None, np.ndarray]:
 def _hash(luma: np.ndarray) -> int | None:
     """The hash of a picture, given the luma of its parts, float64 [32, 32]."""
     waves = (_COSINES @ luma @ _COSINES.T).reshape(-1)
-    # The average says how bright a picture is, not which one: its bit stays 0.
+    # The average is the brightness of a picture, which does not identify it: its bit stays 0.
     slow = waves[1:]
     if np.count_nonzero(np.abs(slow) >= _FAINT * _LEVEL) < _ENOUGH:
         return None
@@ -63,10 +63,10 @@ def _hash(luma: np.ndarray) -> int | None:
 
 
 def alike_pictures(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How alike pictures are whose hashes are near, given their lumas of any scale, [pairs, 16, 16].
+    """Compares pictures whose hashes are near, given their lumas at any scale, [pairs, 16, 16].
 
-    Returns the correlation of their lumas, -1 to 1, and the largest difference of a part of them, in standard deviations
-    of each, float64 [pairs] both.
+    Returns the correlation of their lumas, -1 to 1, and the largest difference of a part, in standard deviations
+    of each, both float64 [pairs].
     """
     first, second = (_normalized(lumas) for lumas in (one, other))
     apart = np.abs(first - second).max(axis=1, initial=0) * np.sqrt(first.shape[1])
@@ -74,7 +74,7 @@ def alike_pictures(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _normalized(lumas: np.ndarray) -> np.ndarray:
-    """Rows of mean 0 and length 1, or 0 of a picture of one level, float64 [pictures, 256]."""
+    """Rows with mean 0 and length 1, or 0 for a picture of one level, float64 [pictures, 256]."""
     rows = lumas.reshape(len(lumas), lumas.shape[1] * lumas.shape[2]).astype(np.float64)
     rows -= rows.mean(axis=1, keepdims=True)
     lengths = np.sqrt((rows**2).sum(axis=1, keepdims=True))
@@ -82,7 +82,7 @@ def _normalized(lumas: np.ndarray) -> np.ndarray:
 
 
 def _luma(pixels: np.ndarray) -> np.ndarray:
-    """The average luma of each of 32 x 32 equal parts: whole numbers from 0 to 65535 in float64."""
+    """The average luma of each of 32 x 32 equal parts: integers from 0 to 65535 in float64."""
     height, width = pixels.shape[:2]
     channels = pixels.reshape(height, width, -1)
     full = 255
@@ -102,12 +102,12 @@ def _padded(size: int) -> int:
 def _sums(values: np.ndarray) -> np.ndarray:
     """The sums of 32 equal parts of the first axis, times 32, int64.
 
-    A value that lies in two parts counts in each with its share.
+    A value on the border of two parts counts in each with its share.
     """
     if len(values) < _SIDE:
         values = values.repeat(-(-_SIDE // len(values)), axis=0)
     starts, shares = np.divmod(np.arange(_SIDE) * len(values), _SIDE)
-    # Enough for pictures of 2**26 pixels. `np.add.reduceat` takes eight times as long as one sum after the other.
+    # Enough for pictures of 2**26 pixels. `np.add.reduceat` takes eight times as long as separate sums.
     dtype = np.uint32 if values.dtype == np.uint8 else np.uint64
     parts = zip(starts, [*starts[1:], len(values)], strict=True)
     whole = np.stack([values[a:b].sum(axis=0, dtype=dtype) for a, b in parts]).astype(np.int64)

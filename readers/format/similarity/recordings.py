@@ -1,18 +1,18 @@
-"""A hash of 64 bits that near duplicates of a recording share.
+"""A 64-bit hash that near duplicates of a recording share.
 
-Of sounds and other fast signals it says how their power rises and falls: the spectrum is cut into four bands of
-equal power, and of each the bits are the signs of the first eight terms of the Fourier series of its power. Of
-slow signals, most of whose power is in fewer than 16 cycles of the recording, it says how the signal itself
+For sounds and other fast signals, it describes how the power rises and falls: the spectrum is cut into four bands of
+equal power, and the bits of each are the signs of the first eight terms of the Fourier series of its power. For
+slow signals, with most power in fewer than 16 cycles of the recording, it describes how the signal itself
 rises and falls: the signs of its 64 slowest cosine waves.
 
-Time counts as a part of the recording's length, and frequency in cycles of a recording, so neither the sample
-rate, nor the gain, nor an offset matters, and little noise or a few samples less at the ends little.
+Time is measured relative to the recording's length, and frequency in cycles of the recording, so the sample rate,
+the gain and the offset do not matter, and a little noise or a few samples trimmed from the ends matter little.
 
-Sums of floats can differ in the last digits between machines, and so, about once in a thousand million
-recordings, can a bit.
+Sums of floats can differ in the last digits between machines, so about once in a billion
+recordings, a bit can differ, too.
 
-Signs say little about a signal of one or two tones, and many short signals have the same by chance. So near
-duplicates are those whose hashes are near, and whose portraits are: the terms and waves themselves, and for fast
+Signs carry little information about a signal of one or two tones, and many short signals share them by chance. So near
+duplicates must have near hashes and near portraits: the terms and waves themselves, and for fast
 signals the spectrum.
 """
 
@@ -20,38 +20,38 @@ from __future__ import annotations
 
 import numpy as np
 
-# The likeness of near duplicates. Of copies of made-up speech and drifts (resampled, amplified, trimmed, with noise) it
-# is above 0.999; of 46,226 pairs of made-up signals of 256 samples and one or two tones whose hashes are within the
-# distance, it is below for 99.6 %.
+# The likeness of near duplicates. For copies of synthetic speech and drifts (resampled, amplified, trimmed, with noise) it
+# is above 0.999; for 46,226 pairs of synthetic signals of 256 samples and one or two tones, with hashes within the
+# distance, it is below for 99.6%.
 RECORDING_CORRELATION = 0.99
 
-# Terms or waves, the spectrum, and whether the signal is a slow one.
+# Terms or waves, the spectrum, and whether the signal is slow.
 PORTRAIT_SIZE = 64 + 64 + 1
 
 _BITS = np.uint64(1) << np.arange(64, dtype=np.uint64)
 _SHORTEST = 64
-# A smaller term may be noise: 1 is all power, or the amplitude of a signal that is one wave. And how many of the
-# 64 must be larger.
+# A smaller term may be noise: 1 is all of the power, or the amplitude of a signal that is a single wave. And how many
+# of the 64 must be larger.
 _FAINT_POWER = 0.01
 _FAINT_WAVE = 0.003
 _ENOUGH = 32
 
 _SLOW_CYCLES = 16
-# The signs of 64 terms say little about a sum of fewer tones of equal power.
+# The signs of 64 terms carry little information about a sum of fewer tones of equal power.
 _FEWEST_TONES = 8
 _BANDS = 4
 _TERMS = 8
-# All bands rise and fall with a loud sound. The sum of the bands, and how they differ, have less in common: of
-# 718,000 pairs of different made-up speech, 22 were within six bits without this, and none is.
+# All bands rise and fall with a loud sound. The sum of the bands, and their differences, have less in common: of
+# 718,000 pairs of different synthetic speech, 22 were within six bits without this, and none with it.
 _CONTRASTS = np.array([[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, -1, 1], [1, -1, 1, -1]]) / 2
 
 
 def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """The hash of a recording, from 0 to 2**64 - 1, and its portrait, int8 [129]; None without enough to tell it by.
+    """The hash of a recording, from 0 to 2**64 - 1, and its portrait, int8 [129]; None if it has too little structure.
 
-    Constant signals, pure tones and signals of fewer than 64 samples have none: their bits would be those of the
-    noise. Values that are NaN or infinite count as the mean of the others. A channel that is constant, or half of
-    whose values are not finite, is left out. The scale of each channel makes no difference. Signals are real numbers
+    Constant signals, pure tones and signals of fewer than 64 samples have none, because their bits would come
+    from noise. NaN and infinite values count as the mean of the others. A channel that is constant, or at least half
+    not finite, is left out. The scale of each channel does not matter. Signals are real numbers
     [time] or [time, channels].
     """
     if len(signal) < _SHORTEST:
@@ -74,9 +74,9 @@ def recording_sketch(signal: np.ndarray) -> tuple[int, np.ndarray] | None:
 
 
 def alike_recordings(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How alike recordings are whose hashes are near, given their portraits, int8 [pairs, 129]: -1 to 1, float64 [pairs].
+    """Compares recordings whose hashes are near, given portraits, int8 [pairs, 129]: -1 to 1, float64 [pairs].
 
-    It is the smaller of the correlations of their terms or waves and of their spectra; -1 for a slow signal and
+    The result is the smaller of the correlations of their terms or waves and of their spectra; -1 for a slow signal and
     a fast one.
     """
     first, second = one.astype(np.float64), other.astype(np.float64)
@@ -96,48 +96,48 @@ def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Whole numbers from -127 to 127 in proportion to some values."""
+    """Integers from -127 to 127, proportional to some values."""
     return np.rint(values * (127 / max(np.abs(values).max(), 1e-300)))
 
 
 def _octaves(power: np.ndarray) -> np.ndarray:
-    """The amplitudes in quarters of octaves from one cycle of a recording on, float64 [64]."""
+    """The amplitudes in quarters of octaves from one cycle per recording, float64 [64]."""
     quarters = np.minimum(4 * np.log2(np.arange(1, len(power) + 1)), 63).astype(np.int64)
     return np.sqrt(np.bincount(quarters, power, minlength=64))
 
 
 def _normalized(signal: np.ndarray) -> np.ndarray:
-    """Channels of mean 0 and power 1, float64 [time, channels]; constant ones are left out."""
+    """Channels with mean 0 and power 1, float64 [time, channels]; constant ones are left out."""
     channels = signal.reshape(len(signal), -1).astype(np.float64)
     good = np.isfinite(channels)
     channels[~good] = 0
-    # Squares of the largest floats are infinite.
+    # Squares of very large floats are infinite.
     largest = np.abs(channels).max(axis=0)
     channels /= np.where(largest > 0, largest, 1)
     channels -= channels.sum(axis=0) / np.maximum(good.sum(axis=0), 1)
     channels[~good] = 0
     power = np.sqrt((channels**2).mean(axis=0))
-    # Differences of less are those of rounding.
+    # Smaller differences are rounding errors.
     varied = (power > 1e-12) & (2 * good.sum(axis=0) > len(signal))
     return channels[:, varied] / power[varied]
 
 
 def _slow_waves(channels: np.ndarray) -> np.ndarray:
-    """The amplitudes of the 64 slowest cosine waves of a mix of channels, whose power is 1, float64 [64]."""
-    # No two weights are equal, so that channels whose sum is 0 are not lost.
+    """The amplitudes of the 64 slowest cosine waves of a mix of channels with power 1, float64 [64]."""
+    # No two weights are equal, so that channels whose sum is 0 do not cancel out.
     weights = 0.5 + np.arange(channels.shape[1]) * 0.6180339887498949 % 1
     mixed = channels @ weights
     mixed /= max(np.sqrt((mixed**2).mean()), 1e-12)
-    # The Fourier series of a signal that runs there and back is its cosine series.
+    # The Fourier series of a signal followed by its reverse is its cosine series.
     waves = np.arange(1, 65)
     spectrum = np.fft.rfft(np.concatenate([mixed, mixed[::-1]]))[waves]
     return (spectrum * np.exp(-0.5j * np.pi * waves / len(mixed))).real / (np.sqrt(2) * len(mixed))
 
 
 def _power_terms(spectra: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """Terms of the Fourier series of each band's power, where 1 is its power, float64 [64].
+    """Terms of the Fourier series of each band's power, relative to its total, float64 [64].
 
-    The power of a signal at a time is the square of its values, so a term of its series is the product of the
+    The power of a signal at a time is the square of its value, so a term of its series is the product of the
     spectrum and the spectrum shifted by as many cycles. Time 0 is the middle, which moves least if the ends are trimmed.
     """
     terms = np.zeros((_BANDS, _TERMS), complex)
@@ -146,7 +146,7 @@ def _power_terms(spectra: np.ndarray, power: np.ndarray) -> np.ndarray:
         return np.zeros(2 * terms.size)
     below = np.concatenate([[0], total]) / total[-1] * _BANDS
     for band in range(_BANDS):
-        # A frequency at the border of two bands belongs to each with a part of its power, so
+        # A frequency at the border of two bands counts in both, with a part of its power each, so
         # that a little noise does not move it from one to the other.
         first = max(int(np.searchsorted(below, band, side="right")) - 1, 0)
         last = min(int(np.searchsorted(below, band + 1)), len(power))

@@ -1,12 +1,12 @@
-"""MinHash signatures of texts: what part of two signatures is equal estimates how similar the texts are.
+"""MinHash signatures of texts: the share of equal numbers in two signatures estimates the similarity of the texts.
 
-The similarity is Jaccard's, of the sets of all runs of five characters: how many both texts have, of those
-that one of them has. A text of 200 characters in which one word is replaced keeps a similarity of 0.92. With
-runs of three words it would be 0.84, and a seventh of such copies below 0.8; and many languages write no spaces.
+The similarity is Jaccard's, of the sets of all runs of five characters: the number of runs in both texts, divided by
+the number in either. A text of 200 characters with one word replaced has a similarity of 0.92. With
+runs of three words it would be 0.84, and below 0.8 for a seventh of such copies; and many languages write no spaces.
 
-All is arithmetic of whole numbers, so a text has one signature on every machine. It is NumPy and not a library
-because it makes 107,000 signatures a second on a core where rensa 0.5 makes 40,000 and datasketch 2.0 makes
-4,400, and these do not promise the same signatures in the next version.
+All arithmetic is on integers, so a text has the same signature on every machine. It uses NumPy and not a library,
+because it makes 107,000 signatures per second on a core, compared with 40,000 for rensa 0.5 and 4,400 for datasketch
+2.0, and these do not promise the same signatures in the next version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXT_SIMILARITY = 0.8
 SIGNATURE_SIZE = 128
 
 _RUN = 5
-# Characters that are hashed at a time: their hashes fit into a cache. Others took up to twice as long.
+# Characters that are hashed at a time: their hashes fit into a cache. Other sizes took up to twice as long.
 _PART = 1 << 16
 # The multiplier of Knuth's generator MMIX.
 _BASE = np.uint64(6364136223846793005)
@@ -31,11 +31,11 @@ _MISSED = 0.01
 
 
 def text_signatures(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The signatures of texts, uint16 [n, 128], and which texts have one, bool [n].
+    """The signatures of texts, uint16 [n, 128], and whether each text has one, bool [n].
 
-    Case, and how many spaces or line breaks are between words, make no difference. A text without
-    characters has no signature, and its row is zeros. A text of fewer than five is one run, so it is similar to
-    its equals alone.
+    Case, and the number of spaces or line breaks between words, do not matter. A text without
+    characters has no signature, and its row is zeros. A text of fewer than five characters is one run, so only
+    equal texts are similar to it.
     """
     plain = [" ".join(text.lower().split()) for text in texts]
     sizes = np.array([len(text) for text in plain], np.int64)
@@ -49,7 +49,7 @@ def text_signatures(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """A hash of each run of five characters, uint32 [runs], and where those of each text begin."""
+    """A hash of each run of five characters, uint32 [runs], and where the runs of each text begin."""
     padded = [text.ljust(_RUN, "\0") for text in texts]
     joined = "".join(padded).encode("utf-32-le", "surrogatepass")
     characters = np.frombuffer(joined, "<u4").astype(np.uint64)
@@ -64,7 +64,7 @@ def _runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
-    """32 bits of uint64 numbers, each of which depends on all bits of a number, uint32 [n]."""
+    """Mixes uint64 numbers to uint32 [n]: each bit of the result depends on all bits of a number."""
     numbers = (numbers ^ (numbers >> np.uint64(32))) * _FACTOR
     low = (numbers >> np.uint64(32)).astype(np.uint32)
     low = (low ^ (low >> np.uint32(16))) * np.uint32(0x7FEB352D)
@@ -72,7 +72,7 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
     return low ^ (low >> np.uint32(16))
 
 
-# Odd, so that a product of 32 bits is a permutation of the hashes.
+# Odd, so that multiplying 32 bits permutes the hashes.
 _FACTORS = mixed(np.arange(1, SIGNATURE_SIZE + 1, dtype=np.uint64)) | np.uint32(1)
 
 
@@ -87,7 +87,7 @@ def _smallest(hashes: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def band_rows(similarity: float) -> int:
-    """The most numbers of a band with which at most one in a hundred pairs is missed, or 1."""
+    """The most numbers per band such that bands miss at most one in a hundred pairs; at least 1."""
     for rows in range(SIGNATURE_SIZE, 1, -1):
         if (1 - similarity**rows) ** (SIGNATURE_SIZE // rows) <= _MISSED:
             return rows

@@ -1,4 +1,4 @@
-"""Records as cards of HTML: their drawings, and a line for each other feature."""
+"""Records as HTML cards: drawings, and a line for each other feature."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from readers.pages.cards.drawings import decoded, drawings_of
 from readers.pages.cards.look import Look
 from readers.pages.markup import element
 
-# Characters of a value, of the name of a feature, of a key, of which the end tells more, and of one that is pointed at.
+# The most characters of a value, a feature's name, the end of a key, and a key in a tooltip.
 _VALUE, _NAME, _KEY, _WHOLE_KEY = 120, 60, 40, 500
 
-# Features of a record.
+# The most features of a record.
 _FEATURES = 12
 
-_NOT_DRAWN = "not drawn: the page would become too large"
+_NOT_DRAWN = "not drawn, to keep the page small"
 
 
 @dataclass(frozen=True)
 class Card:
-    """What is shown of a record: its key and the name of its class, if it has them; drawings; and a line for each other feature."""
+    """A record as shown: its key and class name, if any; drawings; and a line for each other feature."""
 
     key: str = ""
     label: str = ""
@@ -35,7 +35,7 @@ class Card:
     lines: Sequence[Element] = ()
 
     def figure(self, why: str = "", split: str = "", is_drawn: bool = True) -> Element:
-        """The card as a `figure`, with why it is shown and its split if they are given; without drawings if it is too large."""
+        """The card as a `figure`, with the reason it is shown and its split if given; without drawings if it is too large."""
         parts = [element("div", why, class_="why")] if why else []
         if self.key:
             cut = self.key if len(self.key) <= _KEY else f"...{self.key[-_KEY:]}"
@@ -57,7 +57,7 @@ class Card:
 
 
 def card_of(record: Mapping[str, Any], look: Look) -> Card:
-    """The card of a record, whose encoded images may be bytes. A feature that cannot be decoded is a line that says why."""
+    """The card of a record, whose encoded images may be bytes. A feature that cannot be decoded becomes a line with the reason."""
     features, classes = look.features, look.features.classes
     names = features.named("key"), features.named("label")
     key, label = map(record.get, names)

@@ -1,4 +1,4 @@
-"""What is drawn of a record: pictures and what is marked in them, recordings, and texts."""
+"""The drawings of a record: pictures with their boxes and masks, recordings, and texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from readers.format.decode.images import EncodedImage
-from readers.format.display import shortened
+from readers.format.display import counted, shortened
 from readers.format.dtypes import dtype_name
 from readers.format.manifest import UNKNOWN_ID
 from readers.format.schema import Feature, format_shape
@@ -20,11 +20,12 @@ from readers.pages.cards.look import Look
 from readers.pages.cards.overlays import Marks, legend, marked
 from readers.pages.cards.thumbnails import SIDE, thumbnail
 from readers.pages.markup import element
+from readers.pages.numbers import short
 
-# Characters of a text.
+# The most characters of a text.
 TEXT = 400
 
-# Features of a record that are drawn, and captions.
+# The most features of a record that are drawn, and captions.
 _FEATURES, _CAPTIONS = 6, 5
 
 _MARKS = ("boxes", "box_labels", "mask")
@@ -32,14 +33,14 @@ _MARKS = ("boxes", "box_labels", "mask")
 
 @dataclass
 class Drawn:
-    """What is drawn of a record; what is said of a feature below the drawings; and all features that are shown."""
+    """The drawings of a record; text about features below the drawings; and all features that are shown."""
 
     pictures: list[Element] = field(default_factory=list)
     words: dict[str, str] = field(default_factory=dict)
     features: set[str] = field(default_factory=set)
 
     def add(self, name: str, pictures: Iterable[Element], words: str = "") -> None:
-        """Adds the drawings of a feature, and what is said of it."""
+        """Adds the drawings of a feature and text about it."""
         self.features.add(name)
         self.pictures += pictures
         if words:
@@ -47,11 +48,11 @@ class Drawn:
 
 
 def drawings_of(record: Mapping[str, Any], look: Look) -> Drawn:
-    """What is drawn of a record; of a value that cannot be drawn, the reason."""
+    """Draws a record, with the reason for each value that cannot be drawn."""
     drawn, roles = Drawn(), look.features.roles
-    # Captions are below pictures, and tokens below texts.
+    # Captions go below pictures, and tokens below texts.
     for name in sorted(record, key=lambda name: roles.get(name) in ("captions", "tokens")):
-        # What is marked in a picture is drawn with it.
+        # Boxes and masks are drawn with their picture.
         is_left_out = roles.get(name) in ("key", "label", "rate", *_MARKS)
         if is_left_out or name in drawn.features or _is_empty(record[name]):
             continue
@@ -98,11 +99,11 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
         # Time goes right, frequency up.
         drawn.add(name, [thumbnail(levels.T[::-1]).element()], _extent(value))
     elif feature.step and feature.is_image:
-        drawn.add(name, _frames(name, feature.step, value), f"{len(value):,} frames")
+        drawn.add(name, _frames(name, feature.step, value), counted(len(value), "frame"))
     elif kind == "picture":
         _draw_picture(name, record, look, drawn)
     elif kind == "text":
-        drawn.add(name, [_passage(decoded(value, TEXT))], f"{len(value):,} bytes")
+        drawn.add(name, [_passage(decoded(value, TEXT))], counted(len(value), "byte"))
     elif kind == "signal" and isinstance(value, np.ndarray):
         # NumPy has no functions of bfloat16.
         value = value.astype(np.float32) if value.dtype.kind == "V" else value
@@ -112,7 +113,7 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
 
 
 def _draw_picture(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> None:
-    """Draws a picture; the first one with what the record marks in it."""
+    """Draws a picture; the first one with its boxes and mask."""
     shown = thumbnail(*_pixels(name, look.features.schema[name], record[name]))
     others = {role: look.features.named(role) for role in _MARKS}
     marks = Marks() if drawn.features & {*others.values()} else _marks(record, look, others)
@@ -124,7 +125,7 @@ def _draw_picture(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn
 
 
 def _pixels(name: str, feature: Feature, value: Any) -> tuple[np.ndarray, tuple[int, int]]:
-    """The pixels of a picture, perhaps of fewer than it has, and its height and width."""
+    """The pixels of a picture, reduced if there are many, and its height and width."""
     if isinstance(value, np.ndarray):
         return value, (value.shape[0], value.shape[1])
     image = EncodedImage(name, feature, value)
@@ -134,7 +135,7 @@ def _pixels(name: str, feature: Feature, value: Any) -> tuple[np.ndarray, tuple[
 
 
 def _marks(record: Mapping[str, Any], look: Look, others: Mapping[str, str]) -> Marks:
-    """What the record says of its picture."""
+    """The boxes and the mask of a record's picture."""
     found = {role: record.get(name) for role, name in others.items()}
     if isinstance(found["mask"], bytes):
         name = others["mask"]
@@ -162,4 +163,4 @@ def _frames(name: str, feature: Feature, value: Sequence[Any]) -> list[Element]:
 
 
 def _extent(array: np.ndarray) -> str:
-    return f"{dtype_name(array.dtype)} {format_shape(array.shape)}, {value_range(array)}"
+    return f"{dtype_name(array.dtype)} {format_shape(array.shape)}, {value_range(array, short)}"

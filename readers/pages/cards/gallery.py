@@ -1,4 +1,4 @@
-"""Records that are shown together: their cards, so few and so small that the page does not become too large."""
+"""Cards of several records, limited in number and size to keep the page small."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _DRAWN = 2_500_000
 
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(180px,1fr));gap:1em"
 
-# The split of a record, and its number there.
+# (split, number in the split) of a record.
 Place = tuple[str, int]
 
 
 def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
-    """The cards of records in rows, for a page without styles."""
+    """The cards of records in rows, for a page without style sheets."""
     cards = (card_of(record, look).figure() for record in records)
     return element("div", *cards, style=_GRID)
 
 
 class Cards:
-    """Makes the cards of records of a dataset; once all have too many bytes, they are not drawn."""
+    """Makes the cards of a dataset's records; when all together take too many bytes, further ones are not drawn."""
 
     def __init__(
         self, directory: str, manifest: Manifest, samples: Mapping[str, SplitSample]
@@ -46,7 +46,7 @@ class Cards:
     def figures(
         self, places: Sequence[Place], why: Sequence[str] = (), names_splits: bool = True
     ) -> list[Element]:
-        """The cards of some records, with words why each is shown; a record that cannot be read is a card that says why."""
+        """The cards of some records, with the reason each is shown; a record that cannot be read becomes a card with the error."""
         for split, _ in places:
             if split not in self._sources:
                 self._sources[split] = RecordSource(self._directory, split, schema=self._schema)

@@ -1,4 +1,4 @@
-"""Lines of recordings, as SVG."""
+"""Line charts of recordings, as SVG."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from readers.format.display import counted
 from readers.pages.markup import bright, element, finite_range, keys, scaled, svg
+from readers.pages.numbers import short
 
 _WIDTH, _HEIGHT = 240, 80
 
-# Columns of a line, two pixels wide: each has the smallest and the largest of its values.
+# Columns of a chart, two pixels wide: each shows its smallest and its largest value.
 _COLUMNS = 120
 _CHANNELS = 6
 
 
 def lines(signal: np.ndarray) -> Element:
-    """An `svg` of a signal [steps] or [steps, channels], not empty: a line for each of six channels, with gaps where it is not finite."""
+    """An `svg` of a signal [steps] or [steps, channels], not empty: a line for each of up to six channels, with gaps for values that are not finite."""
     channels = signal.reshape(len(signal), -1)
     envelopes = [_envelope(channel) for channel in channels.T[:_CHANNELS]]
     low, high = finite_range(np.concatenate(envelopes))
-    title = f"{len(signal):,} steps of {channels.shape[1]:,}, {low:.6g} to {high:.6g}"
+    title = f"{len(signal):,} steps of {counted(channels.shape[1], 'channel')}, {short(low)} to {short(high)}"
     drawn = (
         element("path", d=_path(found, low, high), fill="none", stroke=bright(channel))
         for channel, found in enumerate(envelopes)
@@ -29,13 +31,13 @@ def lines(signal: np.ndarray) -> Element:
 
 
 def channel_keys(signal: np.ndarray) -> list[Element]:
-    """The names of the colours of `lines`; nothing for one channel."""
+    """The legend of `lines`; empty for one channel."""
     channels = min(signal.reshape(len(signal), -1).shape[1], _CHANNELS)
     return [keys([(n, f"channel {n}") for n in range(channels)])] if channels > 1 else []
 
 
 def _envelope(values: np.ndarray) -> np.ndarray:
-    """A channel as at most 240 values, float64: the extremes of each of 120 parts if there are more."""
+    """A channel as at most 240 values, float64: the extremes of each of 120 parts if it is longer."""
     if len(values) <= 2 * _COLUMNS:
         return values.astype(np.float64)
     starts = np.linspace(0, len(values), _COLUMNS, endpoint=False).astype(np.int64)
@@ -44,7 +46,7 @@ def _envelope(values: np.ndarray) -> np.ndarray:
 
 
 def _path(values: np.ndarray, low: float, high: float) -> str:
-    """The commands of an SVG path through values, with gaps where they are not finite."""
+    """The commands of an SVG path through values, with gaps for values that are not finite."""
     heights = (_HEIGHT - 2) * (1 - scaled(values, low, high)) + 1
     commands, is_drawn = [], False
     for x, y in zip(np.linspace(0, _WIDTH, len(values)), heights, strict=True):

@@ -1,4 +1,4 @@
-"""What one needs to know of a dataset to draw its records."""
+"""The properties of a dataset that its records are drawn with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULAR
 
 @dataclass(frozen=True)
 class Look:
-    """What one needs to know of a dataset to draw its records; `rate` is in samples per second, 0 if unknown."""
+    """The properties of a dataset that its records are drawn with; `rate` is in samples per second, 0 if unknown."""
 
     features: Features
     is_x_first: bool = False
@@ -24,20 +24,20 @@ class Look:
 
     @classmethod
     def of(cls, directory: str, manifest: Manifest) -> Look:
-        """What one needs to know of a dataset, whose vocabulary is read, if it has one."""
+        """Collects the properties of a dataset; reads its vocabulary, if it has one."""
         is_x_first = manifest.options.get("box_order") == "xyxy"
         vocabulary = _vocabulary(directory, manifest)
         return cls(Features.of(manifest), is_x_first, manifest.sample_rate, vocabulary)
 
     def rate_of(self, record: Mapping[str, Any]) -> float:
-        """Samples per second of the recordings in a record; 0 if unknown."""
+        """The samples per second of the recordings in a record; 0 if unknown."""
         value = record.get(self.features.named("rate"))
         rate = float(value) if isinstance(value, np.number) and value.dtype.kind in "uif" else 0.0
         return rate if 0 < rate < float("inf") else self.rate
 
 
 def _vocabulary(directory: str, manifest: Manifest) -> dict[int, str]:
-    """The words of `vocabulary.txt` by their ids; none without that file."""
+    """The words of `vocabulary.txt` by id; empty without that file."""
     if VOCABULARY not in manifest.files:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Boxes and masks over a small picture, as SVG."""
+"""Boxes and masks over a thumbnail, as SVG."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from readers.format.display import shortened
 from readers.pages.cards.thumbnails import Thumbnail, saved
 from readers.pages.markup import bright, data_uri, element, keys, svg
 
-# What is drawn over a picture at most, and the classes below it.
+# The most boxes drawn over a picture, and classes listed below it.
 _BOXES, _CLASSES = 40, 8
 _NAME = 24
 
-# Of 255, so that the picture is seen through the mask.
+# The opacity of a mask, of 255.
 _OPACITY = 90
 
-# The class of pixels without one, which VOC puts around objects.
+# The class of unlabelled pixels, which VOC puts around objects.
 _VOID = 255
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What is marked in a picture, in parts of it: boxes, float [n, 4], upper, left, lower, right.
+    """Boxes and masks of a picture, in parts of its size. Boxes are float [n, 4]: top, left, bottom, right.
 
-    `labels` are the classes of boxes, if they have any. `mask` has a class for each pixel, integers [height, width]; 0 has no
-    colour unless it has a name.
+    `labels` are the classes of boxes, or empty. `mask` has a class for each pixel, integers [height, width]; class 0 has no
+    color unless it has a name.
     """
 
     boxes: np.ndarray | None = None
@@ -42,17 +42,17 @@ class Marks:
         return self.boxes is not None or self.mask is not None
 
     def label(self, box: int) -> int:
-        """The class of a box; its own number without classes."""
+        """The class of a box; its number if boxes have no classes."""
         return int(self.labels[box]) if box < len(self.labels) else box
 
     @property
     def colors_zero(self) -> bool:
-        """Whether 0 is a class like others in the mask, and not the background."""
+        """Whether class 0 in the mask is a normal class, and not the background."""
         return bool(self.mask_names) and self.mask_names[0] != "background"
 
 
 def marked(shown: Thumbnail, marks: Marks) -> Element:
-    """An `svg` of a small picture and what is marked in it. Boxes are cut off at its edges."""
+    """An `svg` of a thumbnail with its boxes and mask. Boxes are cut off at the edges."""
     width, height = shown.width, shown.height
     size = {"width": str(width), "height": str(height), "preserveAspectRatio": "none"}
     layers = [element("image", href=shown.uri, **size)]
@@ -68,7 +68,7 @@ def marked(shown: Thumbnail, marks: Marks) -> Element:
 
 
 def legend(marks: Marks) -> list[Element]:
-    """The colours and names of what is marked, and how many boxes each class has; empty without classes."""
+    """The colors and names of classes, and the number of boxes of each; empty without classes."""
     parts: list[tuple[int, str]] = []
     if marks.boxes is not None and len(marks.labels):
         for label, count in Counter(map(marks.label, range(len(marks.boxes)))).most_common():
@@ -82,16 +82,16 @@ def legend(marks: Marks) -> list[Element]:
 
 
 def _drawn_boxes(marks: Marks) -> tuple[dict[int, np.ndarray], list[str]]:
-    """The boxes that are drawn, by their numbers, and words on how many there are."""
+    """The boxes to draw, by number, and text about how many there are."""
     if marks.boxes is None:
         return {}, []
     inside = np.clip(marks.boxes.reshape(-1, 4).astype(np.float64), 0, 1)
     good = np.flatnonzero((inside[:, 2:] > inside[:, :2]).all(axis=1))
     words = [f"{len(inside):,} boxes"]
     if len(good) < len(inside):
-        words.append(f"{len(inside) - len(good):,} of them empty or outside")
+        words.append(f"{len(inside) - len(good):,} empty or outside")
     if len(good) > _BOXES:
-        words.append(f"the first {_BOXES} are drawn")
+        words.append(f"the first {_BOXES} drawn")
     return {int(number): inside[number] for number in good[:_BOXES]}, words
 
 
@@ -100,13 +100,13 @@ def _named(label: int, names: Sequence[str]) -> str:
 
 
 def _small(mask: np.ndarray) -> np.ndarray:
-    """Every n-th pixel of a mask, so that it has 480 a side at most."""
+    """Every n-th pixel of a mask, so that its sides are at most 480."""
     steps = [max(1, length // 240) for length in mask.shape]
     return mask[:: steps[0], :: steps[1]]
 
 
 def _overlay(mask: np.ndarray, colors_zero: bool) -> str:
-    """A mask as the URI of a PNG with a palette."""
+    """A mask as the URI of a palette PNG."""
     from PIL import Image
 
     colors = [(*bytes.fromhex(bright(value - 1)[1:]), _OPACITY) for value in range(256)]

@@ -1,4 +1,4 @@
-"""Small pictures of arrays: photographs, masks, and spectrograms of recordings."""
+"""Thumbnails of arrays: photographs, masks, and spectrograms of recordings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from readers.pages.markup import data_uri, element, finite_range, scaled
 if TYPE_CHECKING:
     from PIL import Image
 
-# Pixels of the longer side; a smaller picture is magnified to 96 at most, by a whole number.
+# Pixels of the longer side; a smaller picture is magnified by a whole number, to at most 96.
 SIDE = 160
 _SMALL_SIDE = 96
 _QUALITY = 75
 
-# As a PNG, a picture of more colours has more bytes than as a JPEG, unless it is very small.
+# A PNG of a picture with more colors is larger than a JPEG, unless the picture is tiny.
 _FEW_COLORS = 64
 
 
 class Thumbnail(NamedTuple):
-    """A small picture: its bytes as a URI, the pixels at which it is shown, and the size of the picture that it shows."""
+    """A thumbnail: its bytes as a URI, the pixels at which it is shown, and the size of the original."""
 
     uri: str
     width: int
@@ -31,7 +31,7 @@ class Thumbnail(NamedTuple):
     words: str
 
     def element(self) -> Element:
-        """The picture as an `img`."""
+        """The thumbnail as an `img`."""
         return element(
             "img",
             src=self.uri,
@@ -46,18 +46,18 @@ class Thumbnail(NamedTuple):
 def thumbnail(
     pixels: np.ndarray, size: tuple[int, int] | None = None, side: int = SIDE
 ) -> Thumbnail:
-    """A small picture of one [height, width] or [height, width, 1, 3 or 4], not empty, whose size is `size` if pixels were left out.
+    """Makes a thumbnail of a picture [height, width] or [height, width, 1, 3 or 4], not empty; `size` is the original size if it was reduced.
 
-    All dtypes but uint8 are scaled from their smallest to their largest finite value. `side` is the longer one at most.
+    All dtypes except uint8 are scaled from their smallest to their largest finite value. `side` limits the longer side.
     """
     from PIL import Image
 
     height, width = size or pixels.shape[:2]
-    # Every n-th pixel first, so that a large picture is not converted as a whole.
+    # Every n-th pixel first, to avoid converting all of a large picture.
     step = max(1, max(pixels.shape[:2]) // (4 * side))
     small = _as_bytes(pixels[::step, ::step])
     image = Image.fromarray(small[..., 0] if small.shape[2:] == (1,) else small)
-    if image.mode == "RGBA":  # On white, as a browser shows it.
+    if image.mode == "RGBA":  # On white, as browsers show it.
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     image.thumbnail((side, side))
     magnified = max(1, _SMALL_SIDE // max(image.size))
@@ -76,14 +76,14 @@ def _as_bytes(pixels: np.ndarray) -> np.ndarray:
 
 
 def _encoded(image: Image.Image) -> str:
-    """A picture as the URI of a PNG if it is small or has few colours, else of a JPEG."""
+    """A picture as the URI of a PNG if it is small or has few colors, otherwise of a JPEG."""
     if max(image.size) <= _SMALL_SIDE or image.getcolors(_FEW_COLORS) is not None:
         return data_uri("image/png", saved(image, "PNG"))
     return data_uri("image/jpeg", saved(image, "JPEG", quality=_QUALITY))
 
 
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
-    """The bytes of a picture as a PNG or a JPEG."""
+    """The bytes of a picture, encoded as PNG or JPEG."""
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""What the checks found, the worst first, each with what it means, and the records it is about."""
+"""The findings of the checks, the worst first, each with advice and its records."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from readers.pages.advice import ADVICE
 from readers.pages.section import Section
 from readers.pages.study import Study
 
-# Alerts, those whose records are drawn, and records of each.
+# The most alerts, alerts with drawn records, and records of each.
 _ALERTS, _WITH_RECORDS, _RECORDS = 200, 40, 6
 
-# Characters of the names of splits and features, of messages, and of examples.
+# The most characters of the names of splits and features, of messages, and of examples.
 _NAME, _MESSAGE, _EXAMPLE = 60, 500, 200
 
 

@@ -1,4 +1,4 @@
-"""Features: type, shape, missing values and figures of each, and histograms of its values and lengths."""
+"""Features: the type, shape, missing values and figures of each, with histograms of values and lengths."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from readers.pages.numbers import percent, spread
 from readers.pages.section import Section
 from readers.pages.study import Study
 
-# Features with a line, and features of these that open: a page of 2,000 features has less than 5 MB.
+# The most features with a line, and with details: a page of 2,000 features has less than 5 MB.
 _LINES, _OPEN = 1000, 120
 
-# Kind -> the measures of which there are histograms, their titles and definitions. The first one is in the line.
+# Kind -> measures with a histogram, their titles and definitions. The line shows the first one.
 _MEASURES = {
     "picture": (
         ("brightness", "Brightness", "mean luma, 0 is black and 1 white"),
@@ -40,7 +40,7 @@ _BATCH_SIZES = (16, 64, 256)
 
 
 def section(study: Study) -> Section:
-    """A line for each feature, which opens to its figures and histograms."""
+    """A line for each feature, which opens to show histograms."""
     features = list(study.manifest.schema.items())
     lines = enumerate(features[:_LINES])
     return Section.filled(
@@ -77,7 +77,7 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
     if found := of_all(list(study.manifest.splits.values()), name):
         row["cells"] = found.cells()
     else:
-        row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "no record was seen"
+        row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "not in the sample"
     if is_open and len(every):
         drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
         row["drawings"] = [*drawings, *_lengths(study, name, feature)]
@@ -85,20 +85,20 @@ def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, 
 
 
 def _instead_of_figures(study: Study, name: str) -> str:
-    """What is said of a feature whose figures say nothing, or that has none; empty of others."""
+    """Text for a feature without useful figures; empty for others."""
     features = study.facts.features
     role = features.roles.get(name)
     if role == "key":
-        return "names each record"
+        return "identifies each record"
     if role == "label" and (name == study.facts.label or name in features.classes):
-        return "counted under Labels"
+        return "see Labels"
     return "" if name in features.kinds else "not measured"
 
 
 def _drawn(
     parts: Mapping[str, np.ndarray], title: str, definition: str = ""
 ) -> Iterator[tuple[Element | None, str]]:
-    """Yields the histogram of a number of each record, and words about it; the words alone if all are the same."""
+    """Yields the histogram of a measure and text about it; only the text if all values are equal."""
     every = finite(parts.values())
     if len(every):
         drawing = histogram(parts, title) if np.ptp(every / 2) else None
@@ -108,7 +108,7 @@ def _drawn(
 
 
 def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Element | None, str]]:
-    """Yields the histogram of the lengths of a feature with one unknown size, and what padding costs."""
+    """Yields the histogram of the lengths of a feature with one unknown size, and the cost of padding."""
     if not feature.has_length or feature.is_image or feature.shape.count(None) != 1:
         return
     others = math.prod(feature.known_sizes) or 1
@@ -116,15 +116,15 @@ def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Elemen
     title = f"Size of dimension {feature.first_unknown}" if feature.first_unknown else "Length"
     for drawing, words in _drawn(parts, title):
         every = np.nan_to_num(np.concatenate(list(parts.values())))
-        shares = [f"{percent(padding(every, size))} of {size}" for size in _BATCH_SIZES]
-        yield drawing, f"{words} Padding of shuffled batches, by their size: {', '.join(shares)}."
+        shares = [f"{percent(padding(every, size))} at batch size {size}" for size in _BATCH_SIZES]
+        yield drawing, f"{words} Padding in shuffled batches: {', '.join(shares)}."
 
 
 def padding(lengths: np.ndarray, batch_size: int) -> float:
     """The expected share of padding in batches of shuffled records, given their lengths, float64 [n]; NaN if all are 0."""
     if not lengths.any():
         return math.nan
-    # The chance that none of a batch is longer than this record.
+    # The probability that no record of a batch is longer than this one.
     shares = (np.arange(1, len(lengths) + 1) / len(lengths)) ** batch_size
     longest = float((np.sort(lengths) * np.diff(shares, prepend=0.0)).sum())
     return max(0.0, 1 - float(lengths.mean()) / longest)

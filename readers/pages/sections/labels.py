@@ -1,4 +1,4 @@
-"""Labels: records by class and split, and how balanced the classes are."""
+"""Labels: the records of each class and split, and the balance of the classes."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from readers.pages.numbers import part
 from readers.pages.section import Section
 from readers.pages.study import Study
 
-# Classes in a table, and characters of a name.
+# The most classes in a table, and characters of a name.
 _CLASSES, _NAME = 50, 80
 
 _Counts = Mapping[str, Counter[int]]
 
 
 def section(study: Study) -> Section | None:
-    """The classes of each feature that holds them."""
+    """The classes of each feature that has classes."""
     tables = [_table(study, *counted) for counted in _counted(study) if any(counted[1].values())]
     return Section.filled("labels", tables=tables) if tables else None
 
 
 def _counted(study: Study) -> Iterator[tuple[str, _Counts, str]]:
-    """Yields (feature, counts by split, where these are not of all records) of features with classes."""
+    """Yields (feature, counts by split, the source of counts that do not cover all records) of features with classes."""
     label, splits = study.facts.label, study.manifest.splits
     if label:
         yield label, {n: split.counts_of(label) or Counter() for n, split in splits.items()}, ""
-    source = f"Counted in {study.checked.seen:,} records of the sample."
+    source = f"Counted in a sample of {study.checked.seen:,} records."
     for feature in study.facts.features.classes:
         if feature != label and feature in study.manifest.schema:
             samples = study.facts.samples.items()
@@ -56,19 +56,19 @@ def _table(study: Study, feature: str, counts: _Counts, source: str) -> dict[str
 
 
 def _balance(classes: Sequence[int], total: Counter[int], names: Sequence[str]) -> str:
-    """How many classes there are, and how many of the largest and the smallest."""
+    """The number of classes, and the sizes of the largest and the smallest."""
     present = [label for label in classes if total[label]]
     most, least = total[present[0]], total[present[-1]]
     count = f"{len(present):,} of " if len(classes) > len(present) else ""
     if most == least:
         return f"{count}{len(classes):,} classes, balanced ({most:,} each)"
     largest, smallest = _name(present[0], names), _name(present[-1], names)
-    ends = f"{most:,} of the largest, {largest}, and {least:,} of the smallest, {smallest}"
+    ends = f"the largest, {largest}, has {most:,}, the smallest, {smallest}, has {least:,}"
     return f"{count}{len(classes):,} classes: {ends}"
 
 
 def _cells(label: int, counts: _Counts, total: Counter[int]) -> list[Element]:
-    """The cells of a class: its records, and its share of each split if there are several."""
+    """The cells of a class: its records, also of each split if there are several."""
     columns = [total, *(counts.values() if len(counts) > 1 else ())]
     return [
         bar_cell(

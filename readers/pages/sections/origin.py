@@ -1,4 +1,4 @@
-"""Where a dataset comes from: its directory, and the command and packages that wrote it."""
+"""The origin of a dataset: its directory, and the command and packages that wrote it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from readers.format.manifest import SAMPLE_RATE
 from readers.pages.section import Section
 from readers.pages.study import Study
 
-# Options that are no flags, and values that are the same as without the flag.
+# Options that are not flags, and values that equal the default.
 _NO_FLAGS = ("job", SAMPLE_RATE)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
 def section(study: Study) -> Section:
-    """The directory, the command and the versions."""
+    """The directory, the command and the versions of packages."""
     directory = without_credentials(study.directory)
     command = "".join(_command(study.manifest.options, directory))
     versions = study.manifest.versions
@@ -25,7 +25,7 @@ def section(study: Study) -> Section:
 
 
 def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
-    """Yields the command line of a job, one flag a line; nothing if no job of the command line wrote the dataset."""
+    """Yields the command line of a job, one flag per line; nothing for a dataset that no command wrote."""
     job = options.get("job")
     if not isinstance(job, str) or not ("input" in options or "table" in options):
         return

@@ -1,4 +1,4 @@
-"""The head of a report: the verdict on a dataset, and its sizes."""
+"""The overview of a report: the verdict on a dataset, and its size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from readers.pages.study import Study
 
 
 def section(study: Study) -> Section:
-    """The verdict and the sizes of a dataset."""
+    """The verdict on a dataset, and its size."""
     manifest, checked = study.manifest, study.checked
     counts = Counter(finding.severity for finding in checked.findings)
     found = [counted(counts[name], name) for name in SEVERITIES if counts[name]]

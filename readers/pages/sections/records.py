@@ -1,4 +1,4 @@
-"""Records of each split, and those of the sample that stand out, such as the darkest pictures."""
+"""Records of each split, and the extremes of the sample, such as the darkest pictures."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from readers.pages.numbers import short
 from readers.pages.section import Section
 from readers.pages.study import Study
 
-# Records of a split, of all splits, and of an extreme.
+# The most records of a split, of all splits, and of an extreme.
 _OF_SPLIT, _OF_ALL, _OF_EXTREME = 24, 96, 6
 
-# Splits, features of which there are extremes, and characters of their names.
+# The most splits, features with extremes, and characters of a name.
 _SPLITS, _FEATURES, _NAME = 12, 4, 40
 
-# Kind -> measure, what the records with the smallest and the largest are called, or empty, and what follows the number.
+# Kind -> measure, title of its smallest and of its largest values (may be empty), and unit.
 _EXTREMES = {
     "picture": (
-        ("side", "smallest", "largest", "pixels a side"),
+        ("side", "smallest", "largest", "pixels per side"),
         ("brightness", "darkest", "brightest", "brightness"),
         ("sharpness", "blurriest", "", "sharpness"),
-        ("entropy", "least information", "", "bits a pixel"),
+        ("entropy", "least information", "", "bits per pixel"),
     ),
     "text": (("characters", "shortest", "longest", "characters"),),
     "signal": (
         ("steps", "shortest", "longest", "steps"),
-        ("rms", "quietest", "loudest", "root mean square"),
+        ("rms", "quietest", "loudest", "RMS"),
     ),
 }
 
 
 class Gallery(NamedTuple):
-    """Cards that are shown together, a line about them, which may be empty, and what they have in common."""
+    """Cards that are shown together under a title, with a line about them, which may be empty."""
 
     title: str
     words: str
@@ -44,7 +44,7 @@ class Gallery(NamedTuple):
 
 
 def section(study: Study) -> Section:
-    """Galleries of records, all of the sample."""
+    """Galleries of records from the sample."""
     splits = list(_drawn(study))
     more = len(study.manifest.splits) - len(splits)
     found = list(extremes(study))
@@ -52,7 +52,7 @@ def section(study: Study) -> Section:
 
 
 def _drawn(study: Study) -> Iterator[Gallery]:
-    """Yields records of each split, drawn from its sample by a fixed seed."""
+    """Yields records of each split, drawn from its sample with a fixed seed."""
     names = list(study.facts.samples)[:_SPLITS]
     most = min(_OF_SPLIT, max(1, _OF_ALL // max(1, len(names))))
     for name in names:
@@ -66,7 +66,7 @@ def _drawn(study: Study) -> Iterator[Gallery]:
 
 
 def extremes(study: Study) -> Iterator[Gallery]:
-    """Yields the records of all samples with the smallest and the largest of each number, unless all are the same."""
+    """Yields the records with the smallest and the largest values of each measure, unless all values are equal."""
     features = study.facts.features
     compared = [f for f in features.of_kind(*_EXTREMES) if not features.roles.get(f)][:_FEATURES]
     for feature in compared:
@@ -80,7 +80,7 @@ def extremes(study: Study) -> Iterator[Gallery]:
             for title, numbers in ((low, order), (high, order[::-1])):
                 if title:
                     some = numbers[:_OF_EXTREME]
-                    # Three digits of each number, or all of a whole one.
+                    # Three digits of a fraction, all digits of a whole number.
                     why = [
                         f"{short(float(f'{v:.3g}') if v % 1 else v)} {unit}" for v in values[some]
                     ]

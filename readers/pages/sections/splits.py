@@ -1,12 +1,12 @@
-"""Splits: what was found, written, rejected and dropped, how even the shards are, and why inputs were rejected."""
+"""Splits: their inputs, records and shards, and why inputs were rejected."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from readers.files.of_path import files_of
-from readers.format.display import counted, format_balance, format_bytes
+from readers.format.display import counted, format_bytes
 from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
@@ -16,15 +16,15 @@ from readers.pages.study import Study
 
 _REASONS = 8
 
-# Files and bytes that are read: enough for the reasons, whatever the number of rejects.
+# Files and bytes to read: enough to find the reasons of any number of rejects.
 _FILES, _BYTES = 64, 8 << 20
 
-# Characters of a key, and of an error.
+# The most characters of a key, and of an error.
 _LONGEST = 500
 
 
 def section(study: Study) -> Section:
-    """What became of the inputs of each split, and its shards, in words."""
+    """The inputs, records and shards of each split, in words."""
     splits, manifest = study.manifest.splits, study.manifest
     records = sum(split.records for split in splits.values()) or 1
     rows = [
@@ -48,7 +48,7 @@ def section(study: Study) -> Section:
 
 
 def _found(split: Split) -> str:
-    """What became of the inputs, in words."""
+    """The number of inputs that were written, rejected and dropped, in words."""
     found = split.records + split.rejected + split.duplicates
     parts = (("rejected", split.rejected), ("dropped as duplicates", split.duplicates))
     words = "".join(f", {part(count, found)} {name}" for name, count in parts if count)
@@ -59,14 +59,18 @@ def _shards(split: Split) -> str:
     """The number of shards, their records and their bytes, in words."""
     if len(split.shards) < 2:
         return f"1 shard of {format_bytes(split.bytes)}" if split.shards else "no shards"
-    balance = format_balance([shard.records for shard in split.shards])
-    sizes = sorted(shard.bytes for shard in split.shards)
-    ends = f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}"
-    return f"{len(sizes):,} shards of {balance} records, {ends}"
+    records = _ends([shard.records for shard in split.shards], "{:,}".format)
+    sizes = _ends([shard.bytes for shard in split.shards], format_bytes)
+    return f"{len(split.shards):,} shards, each with {records} records ({sizes})"
+
+
+def _ends(numbers: list[int], text: Callable[[int], str]) -> str:
+    """The smallest and the largest number as text, or one text if they are equal."""
+    return " to ".join(dict.fromkeys((text(min(numbers)), text(max(numbers)))))
 
 
 def _rejects(directory: str, lists: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields (key, error) of the first rejects in the lists of a dataset, as far as they can be read."""
+    """Yields (key, error) of the first rejects in the lists of a dataset that can be read."""
     try:
         size = _BYTES // max(len(lists[:_FILES]), 1)
         files = [join(directory, path) for path in lists[:_FILES]]

@@ -1,4 +1,4 @@
-"""Reading byte runs of shards, from local disks or by range requests from stores."""
+"""Reads runs of bytes of shards, from local disks or with range requests from stores."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from readers.files.local import is_local, open_local
 from readers.files.of_path import files_of
 from readers.shards.opened.local_shard import LocalShard, Run, fill
 
-# A request to an object store costs about as long as a MiB takes to arrive: with a smaller gap between
-# them, two records are cheaper in one request than in two.
+# A request to an object store costs about as long as a MiB takes to arrive: two records with a smaller gap
+# between them are cheaper in one request than in two.
 _GAP_BYTES = 1 << 20
 
-# One connection to a store delivers some 50 MB/s, so longer ranges are faster in concurrent requests.
+# One connection to a store delivers about 50 MB/s, so longer ranges are faster in concurrent requests.
 _REQUEST_BYTES = 8 << 20
 
-# Fetched into memory at a time, including the gaps between records in the same request.
+# Bytes fetched into memory at a time, including the gaps between records in the same request.
 _MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
 class ShardBytes:
-    """The bytes of one shard, which are in a store if `local` is None; safe to share between threads.
+    """The bytes of one shard, which is in a store if `local` is None; safe to share between threads.
 
     Args:
-        path: A path, or a URL of a store or of another protocol of fsspec.
+        path: A path, or a URL of an object store or another fsspec protocol.
         descriptor: Whether to keep a file descriptor, without which long runs take a third longer.
-        cached: An open copy of the file on a local disk, which is read in its place, and closed here.
+        cached: An open copy of the file on a local disk, which is read instead, and closed here.
     """
 
     def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
@@ -45,7 +45,7 @@ class ShardBytes:
 
         Raises:
             StoreError: (an OSError) A store did not deliver the bytes.
-            DatasetError: Another file has taken the name of a local one.
+            DatasetError: A local file was replaced by another.
         """
         if self.local:
             self.local.read(runs, buffer)
@@ -53,14 +53,14 @@ class ShardBytes:
             fetch([(self, runs)], buffer)
 
 
-# A range of bytes to request, and the first byte, the length, and the position in the buffer of each run in it.
+# A range of bytes to request; and the first byte, the length and the position in the buffer of each run in it.
 _Request = tuple[Range, list[tuple[int, int, int]]]
 
 
 def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview) -> None:
-    """Reads runs of bytes of remote shards into their positions in a buffer, as `ShardBytes.read` does.
+    """Reads runs of bytes of remote shards into their positions in a buffer, like `ShardBytes.read`.
 
-    Neighbouring runs share a request, and requests run concurrently: as many as the filesystem allows and as fit into
+    Neighbouring runs share a request, and requests run concurrently, as many as the filesystem allows and as fit into
     64 MiB. Raises StoreError (an OSError) if a store did not deliver the bytes.
     """
     requests = [request for shard, runs in wanted for request in _requests(shard.path, runs)]
@@ -75,7 +75,7 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
 
 
 def _requests(path: str, runs: Sequence[Run]) -> list[_Request]:
-    """The requests for runs of a shard."""
+    """The requests for the runs of a shard."""
     requests: list[_Request] = [
         (Range(path, begin, min(begin + _REQUEST_BYTES, last)), [])
         for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])
@@ -93,7 +93,7 @@ def _requests(path: str, runs: Sequence[Run]) -> list[_Request]:
 
 
 def _batches(requests: Sequence[_Request]) -> Iterator[list[_Request]]:
-    """The requests in groups that run at the same time, each to files of one kind."""
+    """Groups requests that run at the same time, each group for files of one kind."""
     batch, size = list[_Request](), 0
     for request in requests:
         length = request[0].stop - request[0].start
@@ -112,7 +112,7 @@ def _scheme(request: _Request) -> str:
 
 
 def merged_ranges(rows: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """The fewest ranges (start, stop), ascending, that cover every (offset, length) and gaps of up to `_GAP_BYTES`."""
+    """The fewest ranges (start, stop), ascending, that cover every (offset, length); gaps of up to `_GAP_BYTES` are included."""
     ranges: list[tuple[int, int]] = []
     for offset, length in sorted((row[0], row[1]) for row in rows):
         if ranges and offset <= ranges[-1][1] + _GAP_BYTES:

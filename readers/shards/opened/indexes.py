@@ -1,4 +1,4 @@
-"""The numbers in the indexes of the files of a plan, which are mapped."""
+"""The numbers in the mapped indexes of a plan's files."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from readers.format.compiled.library import address
 from readers.format.index import BLOCK_BYTES, OFFSET, Head
 from readers.format.manifest import INDEX_SUFFIX, DatasetError
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
-from readers.shards.index import cure, forget, head_of, offsets_of, open_index
+from readers.shards.index import advice_for, forget, head_of, offsets_of, open_index
 from readers.shards.opened.local_shard import CHANGED, PresentSize
 from readers.shards.plan import Part
 
-# A smaller index is checked as a whole when it is opened; of a larger one, the blocks that are used.
+# A smaller index is checked completely when it is opened; in a larger one, only the blocks that are used.
 _CHECKED_AT_ONCE = 1 << 20
 
 _OFFSET_DTYPES = ("<u4", "<u8")
 
 
 class ShardIndexes:
-    """The numbers in the indexes of parts, each mapped when it is first needed. It is safe to share between threads.
+    """The numbers in the indexes of parts, each mapped when first needed. It is safe to share between threads.
 
-    The processes of a machine share their pages. `descriptors` says whether to keep a file descriptor of each
+    The processes of a machine share their pages. `descriptors` is whether to keep a file descriptor for each
     index on a local disk.
     """
 
@@ -39,10 +39,10 @@ class ShardIndexes:
         self._heads: list[Head | None] = [None] * len(parts)
         self._offsets_of_part: list[np.ndarray | None] = [None] * len(parts)
         self._sizes = np.array([part.bytes or 0 for part in parts], np.int64)
-        # (section, dtype) -> the byte of each part at which it begins in the range of addresses; 0 without it. Only
-        # those that were asked for: there may be thousands of sections and of parts.
+        # (section, dtype) -> the byte of each part at which it begins in the address range; 0 without it. Only
+        # those that were asked for, because there may be thousands of sections and of parts.
         self._sections_at = dict[tuple[str, str], np.ndarray]()
-        # Of each part: where its blocks begin in the range of addresses, and how many blocks come before them.
+        # For each part: where its blocks begin in the address range, and how many blocks come before them.
         self._blocks_at = np.array(self._files.starts, np.int64)
         blocks = [-(-part.index_bytes // BLOCK_BYTES) for part in parts]
         self._blocks_before = np.cumsum([0, *blocks])[:-1]
@@ -51,13 +51,13 @@ class ShardIndexes:
         self._lock = threading.Lock()
         self._mapped = set[int]()
         self._has_descriptors = descriptors
-        # Of each part: what tells the present size of an index that another program may truncate.
+        # For each part: how to find the present size of an index that another program may truncate.
         self._present: list[PresentSize | None] = [None] * len(parts)
 
     def is_loaded(self, part: int) -> bool:
-        """Whether the index of a part was loaded; DatasetError if it was truncated since.
+        """Whether the index of a part is loaded; DatasetError if it was truncated since.
 
-        A mapped page that no longer exists kills the process, so the size is asked before each use.
+        A mapped page that no longer exists kills the process, so the size is checked before each use.
         """
         if self._heads[part] is None:
             return False
@@ -67,9 +67,9 @@ class ShardIndexes:
         return True
 
     def missing(self, parts: Sequence[int]) -> list[int]:
-        """The parts of these that are not loaded yet.
+        """The parts among these that are not loaded yet.
 
-        Their order differs between processes, so that those which start together share the work of copies and scans.
+        Their order differs between processes, so that processes started together share the work of copies and scans.
         """
         found = [part for part in parts if not self.is_loaded(part)]
         if len(found) > 1:
@@ -77,9 +77,9 @@ class ShardIndexes:
         return found
 
     def load(self, number: int) -> None:
-        """Maps the index of a part; errors as of `open_index`.
+        """Maps the index of a part; errors as for `open_index`.
 
-        DatasetError also if the index is damaged, does not fit the file, or has changed.
+        Also raises DatasetError if the index is damaged, does not fit the file, or has changed.
         """
         try:
             self._load(number)
@@ -93,13 +93,13 @@ class ShardIndexes:
         part = self._parts[number]
         with open_index(part) as file:
             if os.fstat(file.fileno()).st_size != part.index_bytes:
-                head_of(file.read(), part)  # Raises an error that says more.
+                head_of(file.read(), part)  # Raises a more specific error.
             with self._lock:
-                # Other threads may read a map that is there.
+                # Other threads may read a map as soon as it exists.
                 if number not in self._mapped:
                     self._files.map(number, file)
                     self._mapped.add(number)
-                    if isinstance(file.name, str):  # Copies have none, and nobody truncates them.
+                    if isinstance(file.name, str):  # Copies lack it, and nobody truncates them.
                         self._present[number] = PresentSize(file, file.name, self._has_descriptors)
         start = self._files.starts[number]
         data = self._files.octets[start : start + part.index_bytes]
@@ -119,14 +119,14 @@ class ShardIndexes:
             self._heads[number] = head
 
     def _place(self, number: int, head: Head | None, name: str, dtype: str) -> int:
-        """The byte of the range at which a section of a part begins, given its head; 0 without it."""
+        """The byte of the address range at which a section of a part begins, given its head; 0 without it."""
         section = head.sections.get(name) if head else None
         if section is None or section.dtype.str != dtype:
             return 0
         return self._files.starts[number] + section.start
 
     def in_memory(self, part: int) -> dict[str, Any]:
-        """Where the kernel finds the offsets in an index that is loaded, and which blocks are checked."""
+        """Where the kernel finds the offsets in a loaded index, and which blocks are checked."""
         head, offsets, present = self._heads[part], self._offsets_of_part[part], self._present[part]
         assert head is not None and offsets is not None
         size = self._parts[part].index_bytes
@@ -143,7 +143,7 @@ class ShardIndexes:
     def of(self, rows: np.ndarray, parts: np.ndarray) -> np.ndarray:
         """The (offset, length) of records in bytes, int64 [B, 2]; DatasetError if an index is damaged.
 
-        The numbers of the records in their files, and their parts, which are loaded, are int64 [B].
+        The numbers of the records in their files, and their parts, which must be loaded, are int64 [B].
         """
         index = np.empty((len(rows), 2), np.int64)
         for column, row in enumerate((rows, rows + 1)):
@@ -151,7 +151,7 @@ class ShardIndexes:
         ends = index[:, 1].copy()
         index[:, 1] -= index[:, 0]
         starts, lengths = index[:, 0], index[:, 1]
-        # The difference of two numbers wraps around if one of them is negative: from 2 ** 63 on.
+        # The difference of two numbers wraps around if one of them is negative, that is, from 2 ** 63 on.
         wrong = (starts < 0) | (ends < 0) | (ends > self._sizes[parts])
         wrong |= (lengths < FRAME_BYTES) | (lengths > MAX_FRAMED_BYTES)
         if wrong.any():
@@ -159,7 +159,7 @@ class ShardIndexes:
         return index
 
     def of_one(self, row: int, part: int) -> tuple[int, int]:
-        """The offset and the length of one record, whose part is loaded, in a tenth of the time of `of`."""
+        """The offset and the length of one record in a loaded part, in a tenth of the time of `of`."""
         head, offsets = self._heads[part], self._offsets_of_part[part]
         assert head is not None and offsets is not None
         first = head.sections[OFFSET].start - head.start + row * offsets.itemsize
@@ -173,15 +173,15 @@ class ShardIndexes:
         return offset, length
 
     def has(self, name: str, dtype: np.dtype[Any], part: int) -> bool:
-        """Whether the index of a part that is loaded has a section of a dtype."""
+        """Whether the index of a loaded part has a section with a dtype."""
         return self._place(part, self._heads[part], name, dtype.str) > 0
 
     def numbers(
         self, name: str, dtypes: Sequence[str], rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
-        """The numbers of a section, int64 [B], of records as for `of`.
+        """The numbers of a section, int64 [B], for records as in `of`.
 
-        Each index has the section in one of the dtypes; DatasetError if one has not.
+        Each index has the section in one of the dtypes; DatasetError if an index lacks it.
         """
         found, missing = np.empty(len(rows), np.int64), np.True_
         for dtype in dtypes:
@@ -196,12 +196,12 @@ class ShardIndexes:
         if np.any(missing):
             part = self._parts[int(parts[np.argmax(missing)])]
             raise DatasetError(
-                f"{part.path}{INDEX_SUFFIX}: without a section {name!r} of {' or '.join(dtypes)}; {cure(part)}"
+                f"{part.path}{INDEX_SUFFIX}: no section {name!r} of {' or '.join(dtypes)}; {advice_for(part)}"
             )
         return found
 
     def _starts(self, name: str, dtype: str) -> np.ndarray:
-        """The byte of the range at which a section of each part begins, int64 [parts]; 0 without it."""
+        """The byte of the address range at which a section of each part begins, int64 [parts]; 0 without it."""
         key = name, dtype
         if key not in self._sections_at:
             with self._lock:
@@ -212,14 +212,14 @@ class ShardIndexes:
     def _checked_numbers(
         self, numbers: np.ndarray, at: np.ndarray, rows: np.ndarray, parts: np.ndarray
     ) -> np.ndarray:
-        """Numbers of sections that begin at some bytes of the range."""
+        """Numbers of sections that begin at the given bytes of the address range."""
         places = at // numbers.itemsize + rows
         if self._checks:
             self._check(places * numbers.itemsize, parts)
         return numbers[places]
 
     def _check(self, places: np.ndarray, parts: np.ndarray) -> None:
-        """Compares the blocks around some bytes of the range with their checksums, unless that was done."""
+        """Compares the blocks around the given bytes of the address range with their checksums, once per block."""
         blocks = (places - self._blocks_at[parts]) // BLOCK_BYTES + self._blocks_before[parts]
         for block in np.unique(blocks[~self._checked[blocks]]).tolist():
             part = int(np.searchsorted(self._blocks_before, block, side="right")) - 1
@@ -235,5 +235,5 @@ class ShardIndexes:
 
     def _damaged(self, number: int) -> DatasetError:
         part = self._parts[number]
-        what_to_do = "open the dataset again" if forget(part) else cure(part)
+        what_to_do = "open the dataset again" if forget(part) else advice_for(part)
         return DatasetError(f"{part.path}{INDEX_SUFFIX}: damaged; {what_to_do}")

@@ -20,24 +20,24 @@ from readers.shards.plan import Part
 LONG_RUN = 64 << 10
 
 # A run of consecutive bytes: the number of a file, the first byte in it, the number of bytes, and their
-# position in a buffer. It is not a class: small records in random order need millions per second.
+# position in a buffer. Not a class: small records in random order need millions per second.
 Run = tuple[int, int, int, int]
 
 
 class LocalShard:
     """Random access to the bytes of an open file; safe to share between threads.
 
-    A mapped page that no longer exists kills the process. So only files on disks of this machine are
-    mapped, and their size is asked before each read; others are read by system calls. Small records
-    in random order come twice as fast from a map.
+    A mapped page that no longer exists kills the process, so only files on local disks are
+    mapped, and their size is checked before each read; others are read by system calls. Small records
+    in random order are read twice as fast from a map.
 
     Args:
         file: The file, which may be closed afterwards.
-        path: The name under which it can be opened again; None if it may lose its name.
-        descriptor: Whether to keep a file descriptor. One is kept in any case if nothing else can read it.
+        path: A name to open the file again with; None if it may lose its name.
+        descriptor: Whether to keep a file descriptor. One is always kept if the file cannot be read otherwise.
 
     Attributes:
-        version: The inode of the file and its time of change, as in `Part.version`.
+        version: The inode of the file and the time of its last change, as in `Part.version`.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, descriptor: bool) -> None:
@@ -52,7 +52,7 @@ class LocalShard:
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes into their positions in a buffer; bytes that do not exist are zeros.
 
-        Raises DatasetError if the file has no descriptor and no map, and another file has its name.
+        Raises DatasetError if the file has no descriptor and no map, and was replaced by another file.
         """
         if self._map is None:
             self._read_unmapped(runs, buffer)
@@ -70,11 +70,11 @@ class LocalShard:
                 _read_at(self.descriptor, start, buffer[at : at + length])
             else:
                 buffer[at : at + length] = view[start : start + length]
-                # The pages would count as memory of the process.
+                # Otherwise the pages would count as memory of the process.
                 self._map.release(start, length)
 
     def in_memory(self) -> tuple[int, np.ndarray] | None:
-        """The address of the mapped file, and how its size is asked, a `Question`; None without a map."""
+        """The address of the mapped file, and how to find its size, a `Question`; None without a map."""
         return (self._map.address, self._present_size.question) if self._map else None
 
     def _read_unmapped(self, runs: Sequence[Run], buffer: memoryview) -> None:
@@ -92,14 +92,14 @@ class LocalShard:
 
 
 class PresentSize:
-    """Tells how many bytes of a file there are, so many of which can be read from a map without harm.
+    """Finds the present size of a file: this many bytes can be read safely from a map.
 
     Args:
         file, path: As for `LocalShard`.
-        keep: Whether to keep a file descriptor, which answers in a quarter of the time.
+        keep: Whether to keep a file descriptor, which is four times as fast.
 
     Attributes:
-        question: int64 [4], how the kernel asks: a `Question` of `kernel.c`.
+        question: int64 [4], the query for the kernel: a `Question` of `kernel.c`.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, keep: bool) -> None:
@@ -132,12 +132,12 @@ CHANGED = (
 
 
 def version_of(stat: os.stat_result) -> tuple[int, int]:
-    """What changes with the content of a file: its inode, and when it was last written, in ns."""
+    """Values that change with the content of a file: its inode, and the time of its last change in ns."""
     return stat.st_ino, stat.st_mtime_ns
 
 
 def is_changed(part: Part) -> bool:
-    """Whether the file of a part is known not to be the one that was there when the plan was made."""
+    """Whether the file of a part is known to be another one than when the plan was made."""
     if part.version is None:
         return False
     try:
@@ -154,7 +154,7 @@ def fill(buffer: memoryview, data: memoryview) -> None:
 
 
 def _read_at(descriptor: int, start: int, buffer: memoryview) -> None:
-    """Fills a buffer with the bytes of a file from `start` on, and with zeros after its end."""
+    """Fills a buffer with the bytes of a file starting at `start`, and with zeros after its end."""
     while buffer:
         found = os.preadv(descriptor, [buffer], start)
         if not found:
@@ -164,9 +164,9 @@ def _read_at(descriptor: int, start: int, buffer: memoryview) -> None:
 
 
 def runs_of(parts: np.ndarray, index: np.ndarray, at: np.ndarray) -> Iterator[Run]:
-    """Runs of records that follow one another both in their file and in a buffer.
+    """Yields runs of records that are adjacent both in their file and in a buffer.
 
-    The files, ascending, and the positions in the buffer are int64 [B], the (offset, length) in the file int64 [B, 2].
+    The files, ascending, and the positions in the buffer are int64 [B]; the (offset, length) in the file is int64 [B, 2].
     """
     if not len(parts):
         return iter(())

@@ -22,24 +22,24 @@ from readers.shards.plan import Part, Plan
 # Linux allows a process 65,530 maps, and a process may read several datasets.
 MOST_OPEN = 8_192
 
-# A plan of more shards keeps no descriptors. The limit is an eighth of the descriptors that the process
+# Plans of more shards keep no descriptors. The limit is an eighth of the descriptors that the process
 # may have, often 1,024.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = MOST_OPEN if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
-# Shards that the cache fetches at a time, each with 32 MiB of requests. Four give 1.3 times the records a
-# second of two.
+# Shards that the cache fetches at a time, each with 32 MiB of requests. Four are 1.3 times as fast as
+# two.
 _CACHED_AT_ONCE = 4
 
 
 class OpenShards:
-    """The shards of a plan by the numbers of its parts; safe to share between threads.
+    """The shards of a plan, by the number of their part; safe to share between threads.
 
     Attributes:
-        is_local: Whether every file is on a local disk, or cached there when it is first read.
-        open: Opens the shard of a path.
+        is_local: Whether every file is on a local disk, or cached there when first read.
+        open: Opens the shard at a path.
         ends: int64 [parts], the number of the record after the last of each part.
-        firsts: int64 [parts], the number that the first record of each part's file would have.
+        firsts: int64 [parts], the number of the first record of each part's file.
     """
 
     def __init__(self, plan: Plan, cache: Cache | None) -> None:
@@ -47,21 +47,21 @@ class OpenShards:
         cached = cache.cacheable(plan.parts) if cache else frozenset()
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
-        # The files to read from the cache, and those that it does not have yet, or not any more.
+        # The files to read from the cache, and those that it does not have yet, or no longer.
         self._cached, self._uncached = set(cached), set(cached)
         self.ends = np.cumsum([part.take for part in plan.parts], dtype=np.int64)
         before = [part.take + part.skip for part in plan.parts]
         self.firsts = self.ends - np.array(before, np.int64)
         has_descriptors = len(plan.parts) <= _DESCRIPTORS
         self.indexes = ShardIndexes(plan.parts, has_descriptors)
-        # The least recently used shard is dropped; it closes once its last reader is done with it.
+        # The least recently used shard is dropped; it is closed when its last reader has finished.
         opener = _opener(plan.parts, cache, self._cached, has_descriptors)
         self.open = functools.lru_cache(MOST_OPEN)(opener)
         self._lock = threading.Lock()
 
     @property
     def is_fetched(self) -> bool:
-        """Whether every file is on a local disk by now, so that no record takes a request."""
+        """Whether every file is on a local disk by now, so that no record needs a request."""
         return self.is_local and not self._uncached
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,17 +70,17 @@ class OpenShards:
         return parts, numbers - self.firsts[parts]
 
     def fill_cache(self, paths: Set[str]) -> None:
-        """Opens the shards that are to be cached, which fetches them, several at a time."""
+        """Opens the shards that are to be cached, which fetches several at a time."""
         missing = sorted(paths & self._uncached)
         opened = map_in_threads(self.open, missing, False, _CACHED_AT_ONCE)
-        # Those that could not be kept are read from the store.
+        # Shards that could not be kept are read from the store.
         kept = [path for path, shard in zip(missing, opened, strict=True) if shard.local]
         self._uncached.difference_update(kept)
 
     def drop_copies(self, numbers: Iterable[int]) -> bool:
-        """Deletes the copies of parts in the cache, whose files are read from the store from then on.
+        """Deletes the copies of parts in the cache, whose files are then read from the store.
 
-        A disk that damaged one copy may damage the next. Returns whether one of them may have had a copy.
+        A disk that damaged one copy may damage the next. Returns whether one of the parts may have had a copy.
         """
         found = [self.parts[number] for number in numbers]
         copied = {part.path for part in found} & self._cacheable
@@ -96,7 +96,7 @@ class OpenShards:
         return True
 
     def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
-        """Whether the index of every file has a section of a dtype. The indexes of a dataset are alike: one is asked."""
+        """Whether the index of every file has a section with a dtype. The indexes of a dataset are alike, so only one is read."""
         numbers = [number for number, part in enumerate(self.parts) if part.take]
         foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
         asked = numbers[:1] + foreign
@@ -104,22 +104,22 @@ class OpenShards:
         return all(self.indexes.has(name, dtype, number) for number in asked)
 
     def section(self, name: str, dtype: np.dtype[Any], numbers: np.ndarray) -> np.ndarray:
-        """The numbers of a section, int64 [B], of the records of some numbers, int64 [B]."""
+        """The numbers of a section, int64 [B], for the records with some numbers, int64 [B]."""
         parts, rows = self.locate(numbers)
         self.load_indexes(np.unique(parts).tolist())
         return self.indexes.numbers(name, (dtype.str,), rows, parts)
 
     def load_index(self, number: int) -> None:
-        """Reads the index of a part, unless it was read before."""
+        """Loads the index of a part, unless it is loaded."""
         if self.indexes.is_loaded(number):
             return
         part = self.parts[number]
         if is_local(part.path):
-            self.open(part.path)  # Raises an error if the file is not the one of the plan.
+            self.open(part.path)  # Raises an error if the file is not the one in the plan.
         self.indexes.load(number)
 
     def load_indexes(self, numbers: Sequence[int]) -> None:
-        """Reads the indexes of parts."""
+        """Loads the indexes of parts."""
         missing = self.indexes.missing(numbers)
         map_in_threads(self.load_index, missing, all(is_local(self.parts[n].path) for n in missing))
 
@@ -127,7 +127,7 @@ class OpenShards:
 def _opener(
     parts: Sequence[Part], cache: Cache | None, cached: Collection[str], descriptor: bool
 ) -> Callable[[str], ShardBytes]:
-    # The function must not refer to the shards, which have it in a cache and would never be freed.
+    # The function must not refer to the shards, which cache it and would then never be freed.
     by_path = {part.path: part for part in parts}
 
     def open_shard(path: str) -> ShardBytes:

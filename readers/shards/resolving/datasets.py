@@ -1,4 +1,4 @@
-"""The plan for a split of a dataset, from its manifest."""
+"""Makes the plan for a split of a dataset, from its manifest."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from readers.shards.plan import Part, Plan
 
 
 def default_split(names: Sequence[str]) -> str:
-    """The split to read if the caller names none: the only one, or `train`; ValueError without either."""
+    """The split to read by default: the only one, or `train`; ValueError if there is neither."""
     if len(names) == 1:
         return names[0]
     if "train" in names:
         return "train"
-    raise ValueError(f"name one with split=: the dataset has {', '.join(names) or 'no splits'}")
+    raise ValueError(f"choose one with split=: the dataset has {', '.join(names) or 'no splits'}")
 
 
 def dataset_plan(
@@ -36,7 +36,7 @@ def dataset_plan(
     schema: Schema | None = None,
     accept_cut: bool = False,
 ) -> Plan:
-    """The plan for a split of a dataset whose manifest has been read; arguments as of `resolve`."""
+    """Makes the plan for a split of a dataset whose manifest has been read; arguments as for `resolve`."""
     text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
     chosen = parse_split(text, counts)
@@ -48,7 +48,7 @@ def dataset_plan(
         found = replace(whole_shard(directory, shard), skip=skip, take=take)
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
-    # For a store the sizes cost requests, so they wait.
+    # For a store, sizes cost requests, so they are checked later.
     runs = [
         (of_split[name][number], skip, take)
         for name, start, stop in chosen
@@ -69,7 +69,7 @@ def dataset_plan(
 
 
 def whole_shard(directory: str, shard: Shard) -> Part:
-    """All records of a shard, of which nothing is checked."""
+    """All records of a shard, without any checks."""
     return Part(
         join(directory, shard.path),
         0,
@@ -83,13 +83,13 @@ def whole_shard(directory: str, shard: Shard) -> Part:
 
 
 def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
-    """Checks the size of a local shard, and returns its version."""
+    """Checks the size of a local shard; returns its version."""
     path, expected = part.path, part.bytes or 0
     try:
         stat = os.stat(path)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"{path}: the manifest lists this shard, but it is missing"
+            f"{path}: the manifest lists this shard, but it is missing; copy it again, or run the job again"
         ) from None
     if stat.st_size != expected and not accept_cut:
         size = stat.st_size
@@ -102,7 +102,7 @@ def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
 
 
 def _first_missing(part: Part, size: int) -> str | None:
-    """A sentence on the first incomplete record of a truncated shard; None if its index is damaged."""
+    """A sentence about the first incomplete record of a truncated shard; None if its index is damaged."""
     try:
         offsets = read_offsets(part)
     except (ValueError, OSError):
@@ -110,5 +110,5 @@ def _first_missing(part: Part, size: int) -> str | None:
     row = int(np.searchsorted(offsets[1:], size, side="right"))
     return (
         f"record {row}, at byte {offsets[row]}, is cut off or missing; run the job again to repair "
-        "it, or use on_corrupt='skip' to read what is left (if records are found by index)"
+        "it, or read the rest with on_corrupt='skip'"
     )

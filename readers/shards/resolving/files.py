@@ -1,4 +1,4 @@
-"""The plan for TFRecord files without a manifest."""
+"""Makes the plan for TFRecord files without a manifest."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from readers.shards.plan import ALL, Part, Plan
 
 _GLOB = frozenset("*?[")
 
-# In seconds: counting that takes longer shows its progress.
+# In seconds: longer counting shows its progress.
 _MOMENT = 2.0
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path is a pattern, and not the name of a file that has such characters."""
+    """Whether a path is a pattern, and not the name of an existing file with such characters."""
     if not _GLOB.intersection(path):
         return False
     files = files_of(path)
@@ -52,7 +52,7 @@ def found_files(path: str) -> list[str]:
 
 
 def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
-    """The plan for files without a manifest; arguments and errors as of `resolve`."""
+    """Makes the plan for files without a manifest; arguments and errors as for `resolve`."""
     are_local = all(map(is_local, paths))
     files = map_in_threads(_uncounted, paths, are_local)
     with _progress(len(files)) as advance:
@@ -79,7 +79,7 @@ def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
 
 
 def _uncounted(path: str) -> Part:
-    """The part of a file whose records are not counted yet."""
+    """The part for a file whose records are not counted yet."""
     try:
         if not is_local(path):
             return Part(path, 0, 0, None, files_of(path).stat(path).size)
@@ -90,14 +90,14 @@ def _uncounted(path: str) -> Part:
 
 
 def _counted(file: Part) -> Part:
-    """The part with all records of a file."""
+    """The part with all records of a file, counted."""
     records, _, index_bytes = index_of(file)
     return replace(file, take=records, total=records, index_bytes=index_bytes)
 
 
 @contextlib.contextmanager
 def _progress(files: int) -> Iterator[Callable[[Part], Part]]:
-    """Shows how many files are counted, in a line of standard error, if that takes more than a moment."""
+    """Shows on standard error how many files are counted, if it takes more than a moment."""
     counted, shown, began = itertools.count(1), False, time.monotonic()
 
     def advance(file: Part) -> Part:

@@ -41,7 +41,7 @@ def test_a_report_that_fails_leaves_the_dataset_and_one_line(texts, tmp_path, ca
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--report", "{}/missing/x.html"], "there is no directory .*; make it first"),
+        (["--report", "{}/missing/x.html"], "there is no directory .*; create it first"),
         (["--report", "{}"], "expected a file, found a directory"),
         (["--report", "/dev/null"], "expected a file, found a device or a pipe"),
         (["--report", "{}/x.html", "--dry_run"], "a dry run writes no dataset"),

@@ -253,7 +253,7 @@ def test_features_merge_if_only_sizes_differ():
         ("a=int8,a=int8", "each name once; got 'a=int8'"),
         ("a=int8[x]", "--map_schema a=int8[x]: invalid literal"),
         ("a=float8", "--map_schema a=float8: unknown dtype 'float8'"),
-        ("a=float32[2]:jpeg", "such an image must be uint8"),
+        ("a=float32[2]:jpeg", "an encoded image must be uint8"),
     ],
 )
 def test_a_schema_that_makes_no_sense_is_refused(text, message):

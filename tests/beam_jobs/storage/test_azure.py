@@ -48,7 +48,7 @@ def test_an_attempt_never_takes_other_bytes_for_its_own(azure):
     first, second = begun(path), begun(path, LARGE[::-1])
     replacing = begun(path, LARGE[::-1], replace=True)
     first.publish()
-    with pytest.raises(ExistsError, match=f"{path}: an object of this name exists"):
+    with pytest.raises(ExistsError, match=f"{path}: an object with this name exists"):
         second.publish()
     with pytest.raises(DataError, match=f"{path}: its upload was aborted"):
         replacing.publish()

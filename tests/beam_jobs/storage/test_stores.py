@@ -245,7 +245,7 @@ def test_missing_credentials_of_s3_are_reported_at_once(s3, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
-    with pytest.raises(UsageError, match=r"no credentials .* give --s3_access_key_id"):
+    with pytest.raises(UsageError, match=r"no credentials .* set --s3_access_key_id"):
         list_files(s3.url)
     monkeypatch.setenv("WORKER_ID", "1-1")
     on_a_worker = (
@@ -283,7 +283,7 @@ def test_a_compatible_store_is_reached_by_its_endpoint(s3, monkeypatch):
 
 def test_an_unsupported_request_is_not_retried(s3):
     s3.proxy.fault(501, methods=("PUT",))
-    with pytest.raises(UsageError, match=r"the store refuses \(501 "):
+    with pytest.raises(UsageError, match=r"the store rejects the request \(501 "):
         write_file(f"{s3.url}/x", b"x", STAGING)
     assert len(s3.proxy.seen("/x$", "PUT")) == 1
 

@@ -178,7 +178,7 @@ def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeyp
             expected = len(batches)
             assert sum(1 for _ in batches) == expected
             iter(batches)
-    with pytest.raises(TypeError, match="the batches have no end"):
+    with pytest.raises(TypeError, match="the batches never end"):
         len(readers.as_numpy(dataset, **way, repeat=None))
     monkeypatch.setattr(FramedReader, "read", None)
     monkeypatch.setattr(MappedRecords, "of", None)
@@ -267,11 +267,11 @@ def test_records_before_a_step_are_not_decoded(photos, decoded):
         ({**BUCKETS, "batch_size": [1, 2, 0]}, "expected a number of at least 1, or one for"),
         (
             {**BUCKETS, "batching": readers.Padded(buckets={"label": [5, 12]})},
-            r"'label': .*expected one feature with a length, as .*; those here are tokens$",
+            r"'label': .*expected one feature with a length, as .*; the features with a length are tokens$",
         ),
         (
             {**BUCKETS, "batching": readers.Ragged(buckets=[5, 12]), "columns": ["tokens", "tags"]},
-            "expected one feature with a length, as .*; those here are tags, tokens$",
+            "expected one feature with a length, as .*; the features with a length are tags, tokens$",
         ),
         ({**PACKED, "batching": readers.Packed()}, "'tags', int32 .* has no max_length"),
         ({**PACKED, "columns": None}, "'key', .* does not have an unknown first dimension; leave"),

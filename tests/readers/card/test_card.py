@@ -33,7 +33,7 @@ viewer: false
 
 # A dataset of 5 records
 
-Written by the images job of beam-shards. `manifest.json` has the statistics of every split and the checksums.
+Written by the images job of beam-shards. `manifest.json` holds the checksums and the statistics of every split.
 
 ## Splits
 
@@ -69,7 +69,7 @@ batches = readers.as_numpy("DIR", batch_size=32, split="train")  # dicts of NumP
 dataset = readers.load("DIR", batch_size=32, split="train")  # a tf.data.Dataset
 ```
 
-With TensorFlow Datasets, where `tf.io.parse_tensor` decodes features that are stored as tensor or sequence:
+With TensorFlow Datasets (`tf.io.parse_tensor` decodes features that are stored as tensor or sequence):
 
 ```python
 import tensorflow_datasets as tfds
@@ -212,16 +212,16 @@ ELSEWHERE = replace(SHARD, path="77b0e1d2/val-00000-of-00001.tfrecord")
     ("changes", "reason"),
     [
         ({"schema": Schema({"x": ("int64", (None,), "list steps")})}, "SequenceExamples"),
-        ({"schema": Schema({"x": ("int64", (None, 0), "list")})}, "a size is 0"),
-        ({"splits": {"a.b": Split(shards("a.b", 3))}}, "a name of a split"),
+        ({"schema": Schema({"x": ("int64", (None, 0), "list")})}, "another size of 0"),
+        ({"splits": {"a.b": Split(shards("a.b", 3))}}, "the name of a split"),
         ({"splits": {"a.b": Split(()), "train": Split(shards("train", 3))}}, ""),
         ({"schema": Schema({"x": ("int64", (None, 0))})}, ""),
         ({"splits": {"train": Split(())}}, "it has no records"),
         (
             {"splits": {"train": Split((replace(SHARD, path=SECOND),))}},
-            f"{SECOND} has another name",
+            f"{SECOND} is named differently",
         ),
-        ({"splits": {"train": Split((SHARD,)), "val": Split((ELSEWHERE,))}}, "has another name"),
+        ({"splits": {"train": Split((SHARD,)), "val": Split((ELSEWHERE,))}}, "named differently"),
     ],
 )
 def test_what_tensorflow_datasets_cannot_read_has_no_files(changes, reason):
@@ -325,7 +325,7 @@ def test_the_command_writes_the_files_and_replaces_none(dataset, tmp_path, capsy
         (dataset / name).unlink()
     assert main(["card", str(dataset)]) == 2
     assert (
-        "README.md is there already: move it away, or name another --output"
+        "README.md exists already: move it away, or choose another --output"
         in capsys.readouterr().err
     )
     assert set(files_of(dataset)) == {*before, "README.md"}
@@ -333,7 +333,7 @@ def test_the_command_writes_the_files_and_replaces_none(dataset, tmp_path, capsy
 
 def test_a_store_needs_an_output_and_a_folder_a_manifest(tmp_path, capsys):
     assert main(["card", "s3://bucket/d"]) == 2
-    assert "is in a store: add --output with a folder on this machine" in capsys.readouterr().err
+    assert "the card is written to a local folder; add --output FOLDER" in capsys.readouterr().err
     assert main(["card", str(tmp_path)]) == 2
     assert "not a finished dataset" in capsys.readouterr().err
 

@@ -418,7 +418,7 @@ def test_the_command_fails_from_the_severity_that_is_asked_for(tmp_path, capsys)
     assert main(["check", directory]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[-2:] == [
-        "warning: empty_texts: text: 1 of 340 records has no word (00003)",
+        "warning: empty_texts: text: 1 of 340 records has no words (00003)",
         f"340 of 340 records, {len(CHECKS)} checks: 0 errors, 1 warning, 0 notes",
     ]
     assert main(["check", directory, "--fail_on", "warning"]) == 1

@@ -58,7 +58,7 @@ def test_a_speaker_in_two_splits_is_found(tmp_path):
     (found,) = of_check(directory, "groups_across_splits")
     assert (found.feature, found.count, found.seen) == ("speaker_id", 3, 13)
     assert found.examples == ("a/0.wav and a/104.wav",)
-    assert found.message.startswith("1 of 6 values have records in several splits")
+    assert found.message.startswith("1 of 6 groups have records in several splits")
 
 
 def test_whole_groups_classes_and_other_features_are_no_finding(tmp_path):
@@ -80,7 +80,7 @@ def test_the_column_of_the_job_and_that_of_the_user_name_groups(tmp_path, capsys
     assert not of_check(plain, "groups_across_splits", group_by=r"/(\d+)")
     assert not of_check(plain, "groups_across_splits", group_by="nothing")
     assert main(["check", str(plain), "--group_by", "(", "--json"]) == 2
-    assert "no regular expression" in json.loads(capsys.readouterr().out)["error"]
+    assert "not a regular expression" in json.loads(capsys.readouterr().out)["error"]
 
 
 def test_an_expression_of_the_manifest_is_not_evaluated(tmp_path):

@@ -329,7 +329,7 @@ def test_a_box_outside_of_the_window_has_no_area_and_keeps_its_place():
 def test_a_mask_of_another_size_than_its_image_is_an_error():
     crop = decoders.Resize(8, with_masks="mask")
     mask = Feature("uint8", (None, None, 1), "png"), [encoded(np.zeros((9, 9), np.uint8), "PNG")]
-    with pytest.raises(ValueError, match=r"row 0: feature 'mask': the mask is \[9, 9\], its image"):
+    with pytest.raises(ValueError, match=r"row 0: feature 'mask': the mask is \[9, 9\], but its"):
         decoded(crop, [encoded(painted(), "PNG")], mask=mask)
 
 

@@ -484,7 +484,7 @@ def shaped(values, shape) -> bytes:
         (
             Feature("int16", (2, 3)),
             example(x=[1]),
-            "bytes are expected; the encoding of numbers is list",
+            "bytes were expected; numbers have the encoding list",
         ),
         (Feature("string"), example(x=[b"a", b"b"]), "expected one bytes value, found 2"),
         (Feature("int16", (2, 2)), example(x=TENSOR), r"expected \[2, 2\], found \[2, 3\]"),

@@ -265,8 +265,8 @@ def test_the_error_for_an_unknown_split_lists_the_splits():
 @pytest.mark.parametrize("version", [1, 0, -1, True, "2", None])
 def test_only_a_newer_version_is_from_a_later_release(version):
     cure = (
-        ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or read the shards as "
-        "TFRecord files with schema="
+        ": a later release of beam-shards wrote the dataset; upgrade beam-shards, or, in Python, "
+        "read the shards as TFRecord files with schema="
     )
     with pytest.raises(ValueError, match=re.escape(f"this package reads version 2{cure}") + "$"):
         Manifest.from_json(changed(("format_version",), 3))
@@ -478,7 +478,7 @@ OUTSIDE = [
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: repr(path)[:20])
 @pytest.mark.parametrize("field", PATHS, ids=str)
 def test_a_path_that_could_leave_the_dataset_is_refused(field, path):
-    with pytest.raises(ValueError, match=r"path .*: expected one inside the dataset") as caught:
+    with pytest.raises(ValueError, match=r"path .*: expected a path inside the dataset") as caught:
         Manifest.from_json(with_path(field, path))
     assert len(str(caught.value)) < 400
 
@@ -503,7 +503,7 @@ def test_a_path_that_is_taken_lies_inside_the_dataset_in_files_and_urls(path):
 def test_a_part_that_is_empty_or_of_dots_makes_a_path_invalid(parts, data):
     assert checked_path("/".join(parts))
     parts.insert(data.draw(st.integers(0, len(parts))), data.draw(st.sampled_from(["", ".", ".."])))
-    with pytest.raises(ValueError, match="expected one inside the dataset"):
+    with pytest.raises(ValueError, match="expected a path inside the dataset"):
         checked_path("/".join(parts))
 
 
@@ -635,7 +635,7 @@ def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
         Manifest.read(directory)
     assert str(caught.value) == (
         f"{directory}: no manifest.json here, so this is not a finished dataset; run the job "
-        "again, or give schema= to read TFRecord files without a manifest"
+        "again, or, in Python, set schema= to read TFRecord files without a manifest"
     )
 
 
@@ -649,9 +649,9 @@ def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them
     with pytest.raises(DatasetError) as caught:
         Manifest.read(str(tmp_path))
     assert str(caught.value) == (
-        f"{tmp_path}: no manifest.json here, so this is not a finished dataset; run the job again, or give "
+        f"{tmp_path}: no manifest.json here, so this is not a finished dataset; run the job again, or, in Python, set "
         "schema= to read TFRecord files without a manifest; beam-shards plan reshard --input "
-        f"{tmp_path} shows what they hold"
+        f"{tmp_path} shows their features"
     )
 
 

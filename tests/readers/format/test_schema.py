@@ -58,7 +58,7 @@ def test_a_shape_fits_if_its_rank_and_its_known_sizes_do(expected, found, does):
 def test_a_shape_that_does_not_fit_is_printed_with_the_reason_if_it_is_too_long():
     assert format_found((7, 3)) == "[7, 3]"
     assert format_found((1 << 20, 0)) == "[1048576, 0]"
-    reason = "beside a size of 0, others may be up to 1048576"
+    reason = "with a size of 0, others may be at most 1048576"
     assert format_found(((1 << 20) + 1, 0)) == f"[1048577, 0]: {reason}"
 
 
@@ -84,16 +84,16 @@ def test_the_default_encoding_follows_from_dtype_and_shape(dtype, shape, encodin
         (("float128",), "unknown dtype 'float128'"),
         ((np.float32,), "expected a name such as 'float32'"),
         (("int64", (-1,)), r"shape \[-1\]: a size is negative; use None"),
-        (("bool", (None, 2**16, 2**15)), r"shape \[None, 65536, 32768\]: more than a record holds"),
-        (("bool", (0, 2**31)), r"shape \[0, 2147483648\]: more than a record holds"),
+        (("bool", (None, 2**16, 2**15)), r"shape \[None, 65536, 32768\]: too many values for one"),
+        (("bool", (0, 2**31)), r"shape \[0, 2147483648\]: too many values for one record"),
         (("int64", (1,) * 33), "a shape of 33 dimensions: expected at most 32"),
         (("int64", 3), "shape 3: expected a list of sizes"),
         (("int64", "28"), "shape '28': expected a list of sizes"),
         (("int64", (1.5,)), r"shape \(1.5,\): expected a list of sizes"),
         (("int64", (2,), "zip"), "unknown encoding 'zip': expected one of tensor, list,"),
         (("string", (2,), "text"), "text is a single UTF-8 string"),
-        (("uint8", (2, 2), "png"), "such an image must be uint8"),
-        (("uint8", (2, 2, None), "jpeg"), "such an image must be uint8"),
+        (("uint8", (2, 2), "png"), "an encoded image must be uint8"),
+        (("uint8", (2, 2, None), "jpeg"), "an encoded image must be uint8"),
         (("string", (2,), "sequence"), "a sequence must be numeric"),
     ],
 )
@@ -102,7 +102,7 @@ def test_an_invalid_feature_is_refused_with_the_reason(arguments, message):
         Feature(*arguments)
 
 
-_IMAGE = "such an image must be "
+_IMAGE = "an encoded image must be "
 
 
 @pytest.mark.parametrize(

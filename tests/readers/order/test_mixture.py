@@ -125,15 +125,15 @@ def test_datasets_are_spread_evenly_without_a_shuffle():
 
 
 def test_a_mixture_is_not_interleaved(datasets):
-    with pytest.raises(ValueError, match="Mix finds records by their index"):
+    with pytest.raises(ValueError, match="Mix reads records in random access"):
         readers.as_numpy(mixed(datasets, 1, 2, 3), 1, shuffle=readers.Order(by="interleave"))
-    with pytest.raises(ValueError, match=r"a readers\.Mix is for batches"):
+    with pytest.raises(ValueError, match=r"does not take a readers\.Mix"):
         readers.RecordSource(mixed(datasets, 1, 2, 3))
 
 
 def test_datasets_with_other_features_are_refused(datasets, tmp_path):
     other = str(write_numbers(tmp_path))
-    with pytest.raises(ValueError, match=r"has other features than .*choose those they share"):
+    with pytest.raises(ValueError, match=r"has other features than .*choose features that both"):
         readers.load(mixed([datasets[0], other], 1, 1), 1, split="train")
     paths = mixed([datasets[0], other], 1, 1)
     (batch, *_) = readers.as_numpy(paths, 4, split="train", columns=["id"])

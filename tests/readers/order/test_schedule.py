@@ -103,7 +103,7 @@ GOOD = json.loads(State(0, 3, 0, "x", "y", (1, 2)).to_json())
         ({"seed": None}, "seed=None, expected a number"),
         ({"held": (1, 3)}, r"held=\(1, 3\), expected different places before place=3"),
         ({"held": "12"}, "held='12', expected places"),
-        ({"order": 1}, "order=1 is no text"),
+        ({"order": 1}, "order=1, not text"),
     ],
 )
 def test_a_state_made_by_hand_is_checked(changed, message):
@@ -130,7 +130,7 @@ def test_a_state_is_one_line_of_json():
         ("{", "not a reader's state"),
         ("[" * 100_000, "not a reader's state"),
         ("[]", "not a state of version 1"),
-        ('{"version": 2}', "the state is of version 2, from a newer beam-shards: .*; update it"),
+        ('{"version": 2}', "the state has version 2, from a newer beam-shards: .*; update it"),
         (json.dumps({"version": 1}), "not a reader's state: .* lacks epoch, place, seed, order, "),
         (json.dumps({**GOOD, "held": 3}), "not a reader's state: held=3, expected places"),
     ],

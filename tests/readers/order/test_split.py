@@ -29,7 +29,7 @@ COUNTS = {"train": 1000, "val": 7}
 )
 def test_slices_match_tensorflow_datasets(text, start, stop):
     if start is None:
-        with pytest.raises(ValueError, match="holds no records"):
+        with pytest.raises(ValueError, match="has no records"):
             parse_split(text, COUNTS)
     else:
         assert parse_split(text, COUNTS) == [(text.split("[")[0], start, stop)]
@@ -41,7 +41,7 @@ def test_two_slices_at_the_same_percentage_partition_a_split(records, percent):
     cut = round(percent * records / 100)
     for text, expected in (("a[:%d%%]", (0, cut)), ("a[%d%%:]", (cut, records))):
         if expected[0] == expected[1]:
-            with pytest.raises(ValueError, match="holds no records"):
+            with pytest.raises(ValueError, match="has no records"):
                 parse_split(text % percent, {"a": records})
         else:
             assert parse_split(text % percent, {"a": records}) == [("a", *expected)]
@@ -56,8 +56,8 @@ def test_two_slices_at_the_same_percentage_partition_a_split(records, percent):
         ("train[1.5%:]", "'1.5%' is not a valid bound"),
         ("train[:]", "the slice is empty"),
         ("train[:101%]", "found 101%, expected percentages from -100 to 100"),
-        ("train[:1001]", "1001 is outside of its 1000 records"),
-        ("train[20:10]", "holds no records: 20 to 10 of 1000"),
+        ("train[:1001]", "1001 is outside its 1000 records"),
+        ("train[20:10]", "has no records: 20 to 10 of 1000"),
         ("train+", "split '': expected one of the forms"),
         ("train[:60%]+val+train[500:]", "record 500 of train is in two parts of the sum; .*Mix"),
         ("val+val", "record 0 of val is in two parts"),

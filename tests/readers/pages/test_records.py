@@ -82,7 +82,7 @@ def texts_of(figures) -> list[str]:
 def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(study):
     found = {each.title: texts_of(each.figures) for each in extremes(study)}
     assert "a/3.png" in found["darkest"][0] and "a/4.png" in found["brightest"][0]
-    assert found["largest"][0].startswith("80 pixels a side") and "a/5.png" in found["largest"][0]
+    assert found["largest"][0].startswith("80 pixels per side") and "a/5.png" in found["largest"][0]
     brightness = study.facts.measured("image", "brightness")
     drawn = [float(words.split()[0]) for words in found["darkest"]]
     assert drawn == pytest.approx(sorted(brightness)[:6], abs=0.006)
@@ -132,7 +132,7 @@ def test_thousands_of_boxes_and_boxes_that_are_none_are_bounded(tmp_path):
         }
     ] * 2
     page = page_of(write_dataset(tmp_path / "d", schema, {"train": [records]}))
-    assert "5,000 boxes" in page.text and "the first 40 are drawn" in page.text
+    assert "5,000 boxes" in page.text and "the first 40 drawn" in page.text
     assert "and 4,992 more" in page.text
     assert not re.search("nan|inf", "".join(page.valued("path", "d")))
 
@@ -152,5 +152,5 @@ def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path, monkeypatch):
     records = [{"photo": photo(n), "key": f"{n}" * 300} for n in range(15)]
     splits = {f"s{n}": [[record]] for n, record in enumerate(records)}
     page = page_of(write_dataset(tmp_path / "d", schema, splits))
-    assert "the page would become too large" in page.text
+    assert "to keep the page small" in page.text
     assert "Records of 3 more splits are not shown." in page.text

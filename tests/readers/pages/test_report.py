@@ -40,7 +40,7 @@ def test_a_page_states_what_was_found_written_rejected_and_dropped(numbers):
     page = Parsed(page_of(changed(numbers, count)))
     assert "25 inputs: 20 written, 3 (12%) rejected, 2 (8.0%) dropped as duplicates." in page.text
     assert "3 inputs: 3 written, none rejected or dropped." in page.text
-    assert "4 shards of 4 to 7 records" in page.text
+    assert "4 shards, each with 4 to 7 records (" in page.text
 
 
 def test_a_page_shows_why_inputs_were_rejected(numbers):

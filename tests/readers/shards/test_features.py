@@ -125,9 +125,7 @@ def test_a_schema_may_say_more_than_the_manifest(stored, given):
 
 @pytest.mark.parametrize(("stored", "given"), REFUSED)
 def test_a_schema_may_not_contradict_the_manifest(stored, given):
-    with pytest.raises(
-        ValueError, match=r"'x': schema= states .* the manifest .* in place of None"
-    ):
+    with pytest.raises(ValueError, match=r"'x': schema= has .* the manifest .* in place of None"):
         chosen_schema(Schema({"x": stored}), Schema({"x": given}))
 
 
@@ -163,7 +161,7 @@ def test_dense_names_the_smallest_and_the_largest_size_of_all_splits(tmp_path):
 def test_dense_needs_statistics_of_every_split_with_records(tmp_path):
     write_dataset(tmp_path, SIGNALS, {"train": [signals([3, 3])], "val": [signals([3])]})
     with_statistics(tmp_path, train=[3])
-    with pytest.raises(ValueError, match=r"'raw' has the shape \[None, 2\]: None is a size"):
+    with pytest.raises(ValueError, match=r"'raw' has the shape \[None, 2\], where None is a size"):
         readers.as_numpy(tmp_path, split="train", batch_size=2)
 
 

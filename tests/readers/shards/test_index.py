@@ -367,7 +367,7 @@ def test_lengths_that_an_index_makes_up_lose_no_value(tmp_path, true, stated, fi
         path, schema=SIGNALS, columns=["signal"], batching=readers.Packed(8), batch_size=1
     )
     if not fits:
-        with pytest.raises(DatasetError, match=r"'signal': .*an index states other lengths"):
+        with pytest.raises(DatasetError, match=r"'signal': .*the lengths in an index differ"):
             list(batches)
         return
     found = sum(np.count_nonzero(batch["signal_segment_ids"]) for batch in batches)

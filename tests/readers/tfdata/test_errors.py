@@ -110,7 +110,7 @@ def test_an_error_holds_file_record_and_offset(tmp_path):
         assert str(found).startswith(begin)
 
 
-def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):
+def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch, caplog):
     dataset, _ = damaged(tmp_path, NUMBERS)
     # It raises an error, again and again, if there are fewer batches than it was told.
     monkeypatch.setattr(
@@ -123,6 +123,10 @@ def test_a_pass_in_which_a_step_failed_ends(tmp_path, monkeypatch):
     damage(runs / "train-00000-of-00001.tfrecord", 3)
     batches = list(readers.load(runs, **WAYS["buckets"]).ignore_errors())
     assert [batch["label"].numpy().tolist() for batch in batches] == [[0, 1], [4, 5], [6]]
+    caplog.clear()
+    batches = readers.load(runs, 9, batching=readers.Padded(buckets=[4]), remainder="drop")
+    assert list(batches.ignore_errors()) == []
+    assert caplog.messages[0].startswith("train: this pass ends early: train has 7 records, too")
 
 
 ENDS = """

@@ -56,7 +56,7 @@ def test_what_is_no_dataset_of_load_is_refused(dataset):
         dataset, split="train", batch_size=2, shuffle=readers.Order(False, each_pass=False)
     )
     for other in (loaded.prefetch(1), [1]):
-        with pytest.raises(ValueError, match="is no dataset as readers"):
+        with pytest.raises(ValueError, match="is not a dataset that readers"):
             readers.state_of(other, 1)
     with pytest.raises(ValueError, match="steps=-1: expected a number"):
         readers.state_of(loaded, -1)

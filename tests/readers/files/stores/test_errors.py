@@ -18,12 +18,12 @@ SIGN_IN = SignIn("set AWS_X", "give --x, or ", "give the workers a role")
     [
         (404, True, FileNotFoundError, FileNotFoundError, "no such object"),
         (412, True, ChangedError, ChangedError, "it was replaced while it was read"),
-        (412, False, ExistsError, ExistsError, "an object of this name exists"),
-        (401, True, RefusedError, UsageError, "the store refuses the credentials (why): SIGN IN"),
+        (412, False, ExistsError, ExistsError, "an object with this name exists"),
+        (401, True, RefusedError, UsageError, "the store rejects the credentials (why): SIGN IN"),
         (403, True, PermissionError, PermissionError, "it may not be read (why)"),
-        (403, False, RefusedError, UsageError, "the store refuses (why): SIGN IN"),
+        (403, False, RefusedError, UsageError, "access is denied (why): SIGN IN"),
         (503, True, StoreError, DataError, "the store keeps failing (why); "),
-        (400, False, RefusedError, UsageError, "the store refuses (why)"),
+        (400, False, RefusedError, UsageError, "the store rejects the request (why)"),
     ],
 )
 def test_each_answer_of_a_store_is_an_error_that_says_what_to_do(

@@ -35,7 +35,7 @@ class Google(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     ("chunks", "error"),
-    [((WHOLE[:6],), "ended after 0 of 10 bytes"), ((WHOLE[::-1], b""), "have its checksum")],
+    [((WHOLE[:6],), "ended after 0 of 10 bytes"), ((WHOLE[::-1], b""), "fails its checksum")],
 )
 def test_a_body_that_is_cut_or_changed_is_an_error(monkeypatch, chunks, error):
     monkeypatch.setattr(backoff, "TRIES", 1)
