@@ -28,7 +28,7 @@ _PACKAGES = {
 }
 
 
-# The compiled part, whose error says what to type.
+# The compiled part, whose error names the command to type.
 _KERNEL = "readers.format.compiled.kernel"
 
 # Seconds before a command prints its first line of progress.

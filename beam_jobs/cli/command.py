@@ -77,7 +77,7 @@ class Command:
 
     @property
     def run(self) -> RunFlags:
-        """The flags that say where the job runs and what it prints."""
+        """The flags that choose where the job runs and what it prints."""
         return self.flags.run
 
     @property

@@ -125,7 +125,7 @@ class Flag:
 
 
 def flag(default: T, description: str, *, unset: str = "", **how: Any) -> T:
-    """A dataclass field that is a flag; its type says how the value is parsed.
+    """A dataclass field that is a flag; the value is parsed as its type.
 
     Args:
         default: The value without the flag.
@@ -261,7 +261,7 @@ class JobFlags(Flags):
 
 @dataclasses.dataclass(frozen=True)
 class RunFlags(Flags):
-    """The flags that say where a job runs and what it prints; the dataset does not depend on them."""
+    """The flags that choose where a job runs and what it prints; the dataset does not depend on them."""
 
     title = "where and how it runs"
     stated = False

@@ -113,7 +113,7 @@ class _Run(NamedTuple):
 
     paths: list[str]  # of its files
     lease: Lease | None
-    words: str  # what it is if it is at work; empty if it has ended
+    words: str  # a description if it is at work; empty if it has ended
     begins: bool  # its lease is being written, before it has a name
 
 

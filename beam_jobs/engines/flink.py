@@ -109,7 +109,7 @@ class RemoteJob(NamedTuple):
         return f"the job {self.name} ({self.flink.id if self.flink else self.id})"
 
     def runs(self) -> bool:
-        """Whether the engine says that the job has not ended.
+        """Whether the job still runs, as its engine reports.
 
         Raises:
             NoAnswer: The engine gives no answer.

@@ -221,7 +221,7 @@ def _decoded(name: str, feature: Feature, value: Any) -> Any:
         value = np.array(string_values(value), object).reshape(value.shape)
     if not value.ndim:
         return value.item()
-    # Windows of a recording overlap, so what a function wrote into one would be in the next.
+    # Windows of a recording overlap, so a function that writes into one would change the next.
     value = value.view()
     value.flags.writeable = False
     return value

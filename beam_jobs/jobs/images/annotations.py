@@ -135,7 +135,7 @@ class ImageAnnotations:
         Args:
             source: The image.
             path: The image's path, or that of its archive.
-            statuses: Says which files there are.
+            statuses: The statuses of the files that exist.
 
         Raises:
             UsageError: The image is in a `.tar.gz` or in Parquet, and the annotations are files.

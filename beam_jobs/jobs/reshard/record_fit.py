@@ -149,7 +149,7 @@ def with_features(record: memoryview, keeps: Keeps) -> bytes:
 
 
 class RecordFit:
-    """Decodes records, and says why one does not fit the schema.
+    """Decodes records, and explains why one does not fit the schema.
 
     Args:
         schema: The features that are written.

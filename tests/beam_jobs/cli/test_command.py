@@ -116,10 +116,7 @@ REFUSALS = [
     ("images --input {data}/pics --output ''", "--output is empty: name a directory"),
     ("images --input {data}/pics --output 'x*'", "x*: expected a path without * ? and ["),
     ("images --input {data}/pics --output {data}/full", "--output {data}/full: a dataset is here"),
-    (
-        "images --input {data}/pics --output {data}/mine --overwrite",
-        "it contains 'thesis.txt', which",
-    ),
+    ("images --input {data}/pics --output {data}/mine --overwrite", "it contains 'thesis.txt',"),
     ("images --input {data}/pics --output {data}/a.txt", "{data}/a.txt: this is a file; name a"),
     (IMAGES + "--dry_run --runner FlinkRunner", "a dry run always runs on this machine: drop"),
     (IMAGES + f"--seed {2**63}", f"--seed {2**63}: expected a number from -2**63 to 2**63 - 1"),
@@ -316,10 +313,7 @@ REFUSALS = [
     ),
     (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
     # Recordings.
-    (
-        SENSORS + "--time_column t",
-        "--time_column t: times are used only with --resample: add it, or",
-    ),
+    (SENSORS + "--time_column t", "--time_column t: times are used only with --resample: add"),
     (SENSORS + "--time_unit ms", "--time_unit ms: it has no effect without --time_column"),
     (
         SENSORS + "--sequence --encoding raw",
@@ -461,9 +455,7 @@ def test_records_of_datasets_keep_their_splits_unless_splits_are_given(data, tmp
 
 
 def test_inputs_of_which_only_some_have_splits_need_splits(data, tmp_path, capsys):
-    message = (
-        "{data} has no manifest.json, so its records have no split to keep: leave this file out, o"
-    )
+    message = "{data} has no manifest.json, so its records have no split to keep: leave this file"
     write_numbers(tmp_path / "a")
     inputs = f"reshard --input {tmp_path}/a --input {{data}}/old.tfrecord --schema {tmp_path}/s "
     (tmp_path / "s").write_text(json.dumps(NUMBERS.to_json()))

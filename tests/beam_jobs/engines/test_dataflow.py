@@ -344,11 +344,7 @@ def test_a_template_is_described_and_not_run(cloud, driver, capfd):
 @pytest.mark.parametrize(
     ("arguments", "more", "line"),
     [
-        (
-            {"output": "{here}/o"},
-            [],
-            "--output {here}/o: Dataflow's workers cannot see paths of this machine",
-        ),
+        ({"output": "{here}/o"}, [], "--output {here}/o: Dataflow's workers cannot see paths"),
         ({}, ["--input={here}/x"], "--input "),
         ({"image": ""}, [], "--runner DataflowRunner: the workers would not have this package"),
         ({"image": ""}, ["--setup_file=setup.cfg"], "--setup_file setup.cfg: expected the"),

@@ -226,10 +226,7 @@ def test_a_record_is_a_json_object(tmp_path):
         ('"a"', "expected a JSON object, got str"),
         ("null", "expected a JSON object, got NoneType"),
         ("{}", "no field 'text', it has no fields; name the field with the text: --text_field"),
-        (
-            '{"body": "a", "id": 1}',
-            "no field 'text', it has body, id; name the field with the text",
-        ),
+        ('{"body": "a", "id": 1}', "no field 'text', it has body, id; name the field with the"),
         ('{"text": null}', "field 'text' is None, expected text"),
         ('{"text": 3}', "field 'text' is 3, expected text"),
         ('{"text": ["a"]}', "field 'text' is ['a'], expected text"),
