@@ -88,7 +88,9 @@ class Errors:
                 f"{path}: it may not be read ({answer}); check the credentials and their permissions"
             )
         if status == 403:
-            return self.refused(f"{path}: access is denied ({answer}): {self.how_to_sign_in()}")
+            return self.refused(
+                f"{path}: the store denies access ({answer}): {self.how_to_sign_in()}"
+            )
         if may_pass(status):
             return self.failing(path, answer)
         return self.refused(f"{path}: the store rejects the request ({answer})")

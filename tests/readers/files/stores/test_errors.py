@@ -21,7 +21,7 @@ SIGN_IN = SignIn("set AWS_X", "give --x, or ", "give the workers a role")
         (412, False, ExistsError, ExistsError, "an object with this name exists"),
         (401, True, RefusedError, UsageError, "the store rejects the credentials (why): SIGN IN"),
         (403, True, PermissionError, PermissionError, "it may not be read (why)"),
-        (403, False, RefusedError, UsageError, "access is denied (why): SIGN IN"),
+        (403, False, RefusedError, UsageError, "the store denies access (why): SIGN IN"),
         (503, True, StoreError, DataError, "the store keeps failing (why); "),
         (400, False, RefusedError, UsageError, "the store rejects the request (why)"),
     ],
