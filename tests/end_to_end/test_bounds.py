@@ -27,6 +27,7 @@ FILES = [
     "readers/format/protobuf/test_tensor.py",
     "readers/shards/test_features.py",
     "readers/tfdata/test_bridge.py",
+    "readers/tfdata/test_feed.py",
     "readers/tfdata/test_load.py",
     "readers/test_batches.py",
     "readers/test_verify.py",

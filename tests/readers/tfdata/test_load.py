@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from readers.batches.read_sizes import default_window
 from readers.format.encode.records import Encoder
 from readers.shards.resolve import resolve
 from tests.support.arrays import ids
+from tests.support.checkout import ROOT
 from tests.support.datasets import (
     NUMBERS,
     SIGNALS,
@@ -337,5 +339,6 @@ def test_a_dataset_may_be_opened_inside_a_function_of_a_graph(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(IN_A_GRAPH)
     command = [sys.executable, str(program), str(write_numbers(tmp_path / "data", (5,)))]
-    done = subprocess.run(command, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.stdout == "4\n", done.stderr[-2000:]
