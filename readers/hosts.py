@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import logging
@@ -21,12 +22,10 @@ Shard = Host | Literal["auto"]
 
 # Launchers set them for parts of one job and for separate programs, so they cause a warning and divide nothing. An
 # allocation without `srun` has SLURM_NTASKS, but no step.
-_LAUNCHERS = {
-    "SLURM_PROCID": "SLURM_STEP_NUM_TASKS",
-    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
-}
-
-_WARNED = False
+_LAUNCHERS = (
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
 
 
 def host_of(shard: Any, workers_share: bool = True) -> Any:
@@ -65,18 +64,15 @@ def _this_host(workers_share: bool) -> tuple[str, Host]:
 
 def _warn_of_launcher() -> None:
     """Warns if a launcher has started several processes, which may or may not share the records."""
-    for rank, size in _LAUNCHERS.items():
+    for rank, size in _LAUNCHERS:
         index, count = os.environ.get(rank, "0"), os.environ.get(size, "1")
         if count.isdecimal() and int(count) > 1:
             _warn(f"this is process {index} of {count}, from {rank}", f"({index}, {count})")
 
 
+@functools.cache
 def _warn(found: str, shard: str) -> None:
     """Warns, once per process, that a reader gives all records to one of several processes."""
-    global _WARNED
-    if _WARNED:
-        return
-    _WARNED = True
     frame, level = inspect.currentframe(), 1
     # AutoGraph adds frames between `load` and the functions it calls.
     while frame and frame.f_globals["__name__"].split(".")[0] in ("readers", "tensorflow"):

@@ -50,8 +50,7 @@ _NODE = "\t [[{{node reading_failed}}]]"
 
 _OF_GRAPHS = list["Feed"]()
 
-# The name of the threads, and how many seconds the end of the interpreter waits for each: a store may not answer for
-# minutes.
+# The name of the threads, and for how many seconds the interpreter waits for each before it ends.
 _NAME, _LONGEST_END = "readers.load", 5
 
 
@@ -79,7 +78,7 @@ class Feed:
     """
 
     def __init__(
-        self, stream: Callable[[int, int], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
+        self, stream: Callable[[int, int, bool], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
     ) -> None:
         _register()
         self._specs, self._number = specs, _open()
@@ -133,10 +132,10 @@ def _register() -> None:
 
 
 def _read(
-    feed: int, stream: Callable[[int, int], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
+    feed: int, stream: Callable[[int, int, bool], Iterator[Batch]], specs: Sequence[tf.TensorSpec]
 ) -> None:
     """Reads the batches that a feed asks for, until it is closed."""
-    answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch]]()
+    answer, streams = np.empty(3, np.int64), dict[int, Iterator[Batch] | None]()
     at = address(answer)
     batch: Batch | None
     of_specs = [
@@ -156,13 +155,13 @@ def _read(
             streams.pop(number, None)
             continue
         try:
-            if number not in streams:
-                streams[number] = stream(of_pass, first)
-            batch = next(streams[number])
+            if (batches := streams.get(number)) is None:
+                batches = streams[number] = stream(of_pass, first, number in streams)
+            batch = next(batches)
             _hand_over(feed, number, batch, of_specs)
         except BaseException as error:  # If this thread ended, operations would wait forever.
             # A generator that has raised an error ends: a new one reads what follows.
-            streams.pop(number, None)
+            batches = streams[number] = None
             is_end = isinstance(error, StopIteration)
             _fail(feed, number, _OUT_OF_RANGE if is_end else _INVALID_ARGUMENT, _message(error))
         finally:

@@ -17,25 +17,27 @@ _LOGGER = logging.getLogger("readers")
 
 
 def read_pass(
-    batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int
+    batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int, after_error: bool
 ) -> Iterator[Batch]:
-    """Yields the batches of a pass, starting at a number."""
+    """Yields the batches of a pass from a number on. If `after_error` its place is unknown, the pass ends."""
     cursor, end = batches.bounds_of(of_pass)
-    first = _after(batches, cursor, number)
+    try:
+        first = _after(batches, cursor, number)
+    except Exception as error:
+        if not after_error:
+            raise
+        _LOGGER.warning("%s: this pass ends early: %s", batches.plan.name, error)
+        return
     for arrays, _ in made_from(batches, bridge.arrays, (first, 0), end):
         yield arrays
         del arrays  # Its memory can be used again while the next one is read.
 
 
 def _after(batches: BatchSource[Any], cursor: int | Cursor, count: int) -> int | Cursor:
-    """The cursor after `count` more batches. Without it the pass cannot continue, which `ignore_errors` would hide."""
+    """The cursor after `count` more batches."""
     if isinstance(cursor, int):
         return cursor + count
     groups = itertools.chain.from_iterable(of for _, of in batches.epochs(cursor, None))
-    try:
-        for group in itertools.islice(groups, count):
-            cursor = group.after
-    except Exception as error:
-        _LOGGER.warning("%s: this pass ends early: %s", batches.plan.name, error)
-        raise
+    for group in itertools.islice(groups, count):
+        cursor = group.after
     return cursor

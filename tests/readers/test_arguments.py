@@ -97,7 +97,7 @@ def test_one_of_several_hosts_that_reads_all_is_warned_once(dataset, monkeypatch
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     for read in (readers.as_numpy, readers.load):
-        monkeypatch.setattr(hosts, "_WARNED", False)
+        hosts._warn.cache_clear()
         with pytest.warns(
             UserWarning, match="one of 2 processes, from RANK and WORLD_SIZE"
         ) as caught:
@@ -106,7 +106,7 @@ def test_one_of_several_hosts_that_reads_all_is_warned_once(dataset, monkeypatch
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(ids(readers.load(dataset, 8, split="train"))) == 57
-        monkeypatch.setattr(hosts, "_WARNED", False)
+        hosts._warn.cache_clear()
         readers.as_numpy(dataset, 8, split="train", shard=(0, 1))
         with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
             inside = readers.load(dataset, 8, split="train")

@@ -25,7 +25,7 @@ def alone(monkeypatch):
     launchers = [name for pair in hosts._LAUNCHERS.items() for name in pair]
     for name in ("TF_CONFIG", "RANK", "WORLD_SIZE", *launchers):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(hosts, "_WARNED", False)
+    hosts._warn.cache_clear()
 
 
 def tf_config(kind, index):
@@ -56,7 +56,7 @@ def test_one_of_several_processes_of_a_launcher_is_warned(monkeypatch, recwarn, 
     monkeypatch.setenv("SLURM_NTASKS", "4")
     assert host_of(shard) == (0, 1) and not recwarn
     for rank, size in hosts._LAUNCHERS.items():
-        monkeypatch.setattr(hosts, "_WARNED", False)
+        hosts._warn.cache_clear()
         monkeypatch.setenv(size, "4")
         with pytest.warns(UserWarning, match=rf"of 4, from {rank}, .* set shard=\(0, 4\)"):
             assert host_of(shard) == (0, 1)

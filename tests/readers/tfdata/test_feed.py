@@ -25,7 +25,7 @@ TEXT, INT8, INT64 = (tf.TensorSpec([None], dtype) for dtype in ("string", "int8"
 
 def feed_of(batches, *specs):
     """A feed of batches from a number on, and its passes, without TensorFlow's own reading ahead."""
-    feed, options = Feed(lambda of_pass, number: batches(number), specs), tf.data.Options()
+    feed, options = Feed(lambda of_pass, number, _: batches(number), specs), tf.data.Options()
     options.autotune.enabled = False
     options.experimental_external_state_policy = tf.data.experimental.ExternalStatePolicy.IGNORE
 
