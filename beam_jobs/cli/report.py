@@ -313,8 +313,8 @@ def format_encodings(tried: Sequence[TriedEncoding], inputs: int) -> str:
     for each in tried:
         rate = f"{float(f'{each.decoded_per_second:.2g}'):,.0f}" if each.decoded_per_second else "-"
         size, times = format_bytes(each.bytes), f"{each.bytes / max(inputs, 1):.2f}x"
-        chosen = "chosen" if each.chosen else ""
-        rows.append((each.encoding, format_bytes(each.record_bytes), size, times, rate, chosen))
+        mean, mark = format_bytes(each.record_bytes), "chosen" * each.chosen
+        rows.append((each.encoding, mean, size, times, rate, mark))
     count = counted(tried[0].tried, "record")
     title = f"\nencodings, tried on {count}, decoded by one core (docs/encodings.md):\n"
     return title + format_table(rows)

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.job import FileJob
 from beam_jobs.pipeline.dry_run import Findings
+from beam_jobs.plan.shards import mean_bytes
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.images import decode_image
 from readers.format.schema import Schema
@@ -36,8 +38,8 @@ class TriedEncoding(NamedTuple):
         encoding: Its name.
         chosen: Whether the job stores its records so.
         tried: The number of records.
-        record_bytes: The mean size of a framed record.
-        bytes: The approximate size of the dataset.
+        record_bytes: The approximate mean size of a framed record.
+        bytes: That of the dataset.
         decoded_per_second: Records that one core decodes per second; 0 if they are too large to be timed.
     """
 
@@ -71,13 +73,17 @@ def try_encodings(
             records = loader.load(loader.encoder(), hashes, references)
             if not records.rejects:
                 tried.append((encoding, job.schema, records))
-    count = _BATCH_BYTES // max((int(records.lengths.max()) for *_, records in tried), default=1)
+    if not tried:
+        return
+    count = _BATCH_BYTES // max(int(records.lengths.max()) for *_, records in tried)
+    number = sum(split.records for split in findings.splits)
+    mean = partial(mean_bytes, findings.input_bytes / number, [record.size for record, _ in some])
+    scale = sum(split.bytes for split in findings.splits) / mean([size for _, size in some])
     for encoding, schema, records in tried:
-        stored, size = renamed_schema(schema, output.feature_names), int(records.lengths.sum())
+        stored, size = renamed_schema(schema, output.feature_names), mean(records.lengths.tolist())
         rate = decoding_rate(stored, records, count, _SECONDS / len(tried)) if count else 0.0
-        total = sum(split.bytes for split in findings.splits)
-        whole, chosen = round(total * size / sum(n for _, n in some)), schema == output.schema
-        yield TriedEncoding(encoding, chosen, len(some), size / len(some), whole, rate)
+        whole, chosen = round(scale * size), schema == output.schema
+        yield TriedEncoding(encoding, chosen, len(some), whole / number, whole, rate)
 
 
 def decoding_rate(schema: Schema, records: Stretch, count: int, seconds: float) -> float:
