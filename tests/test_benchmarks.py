@@ -127,6 +127,17 @@ def test_a_row_is_slower_if_it_is_in_every_turn_by_the_clock_or_by_processor_tim
 
 
 @pytest.mark.slow
+def test_this_project_is_measured_in_each_encoding(tmp_path):
+    found = cells_of(
+        output_of("compare_encodings.py", "--quick", "--datasets", "counts", "--data", tmp_path)
+    )
+    assert list(found) == ["256 counts", "tensor", "raw", "list"]
+    for size, share, *rates in list(found.values())[1:]:
+        values = [float(cell.replace(",", "")) for cell in (size, share, *rates)]
+        assert len(values) == 5 and min(values) > 0
+
+
+@pytest.mark.slow
 def test_an_environment_is_compared_with_itself(tmp_path):
     flags = ["--quick", "--cache", tmp_path, "--output", tmp_path / "ratios.json"]
     found = cells_of(output_of("compare.py", sys.executable, sys.executable, *flags))

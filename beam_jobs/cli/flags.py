@@ -23,7 +23,7 @@ from beam_jobs.engines.flags import Engine
 from beam_jobs.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.job import Job
+    from beam_jobs.jobs.job import FileJob, Job
 
 T = TypeVar("T")
 
@@ -253,6 +253,10 @@ class JobFlags(Flags):
     def drops_equals(self) -> bool:
         """Whether records that equal others are dropped."""
         return False
+
+    def encoded_job(self, job: Job, encoding: str) -> FileJob:
+        """A job that these flags made, with another `--encoding`; UsageError if they or its records do not allow it."""
+        raise UsageError(f"--encoding {encoding}: this job has no such flag")
 
     def warnings(self, job: Job) -> Iterable[str]:
         """Lines about the inputs of a job that these flags made."""

@@ -15,7 +15,7 @@ from beam_jobs.errors import UsageError
 if TYPE_CHECKING:
     from beam_jobs.jobs.images.annotations import ImageAnnotations
     from beam_jobs.jobs.images.image_job import ImageJob
-    from beam_jobs.jobs.job import Job
+    from beam_jobs.jobs.job import FileJob, Job
 
 # Words of the job, whose modules import Pillow and NumPy; a test compares them.
 ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
@@ -272,6 +272,12 @@ class ImageFlags(InputFlags):
             image_info=self.image_info,
             encodings=self.feature_encodings,
         )
+
+    def encoded_job(self, job: Job, encoding: str) -> FileJob:
+        chosen = cast(ImageEncoding, encoding)
+        replace(self, encoding=chosen, encodings="", strip_metadata=False).validate()
+        others = {name: e for name, e in self.feature_encodings.items() if name != "image"}
+        return replace(cast("ImageJob", job), encoding=chosen, encodings=others)
 
     def warnings(self, job: Job) -> Iterable[str]:
         yield from self.without_label(self.label, job)

@@ -17,6 +17,7 @@ from typing import Any
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
+from beam_jobs.pipeline.tried_encodings import TriedEncoding
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.sources.labels import LABEL
@@ -34,7 +35,6 @@ from readers.format.display import (
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
-from readers.format.schema import Schema
 
 # Why two records of a job may have one key.
 _ONE_KEY_OF_FILES = (
@@ -54,9 +54,6 @@ _MAX_LABELS = 20
 _MANY_SHARDS = 100
 _FEW_RECORDS = 10
 _SMALL_SHARD = 1 << 20
-
-# A dataset larger than its inputs by this factor gets a hint that would make it smaller.
-_INFLATED = 1.5
 
 # The lines about the reasons of rejects.
 _MAX_REASONS = 5
@@ -310,26 +307,25 @@ def _quoted(names: Sequence[str]) -> str:
     return " and ".join(map(ascii if alike else repr, names))
 
 
-def size_line(size: int, inputs: int, schema: Schema) -> str:
-    """The size of a dataset compared with its inputs, and what would make it smaller; empty if unknown.
+def format_encodings(tried: Sequence[TriedEncoding], inputs: int) -> str:
+    """The table of encodings that a dry run prints, given the size of the inputs in bytes."""
+    rows = [("encoding", "bytes/record", "bytes (est.)", "of inputs", "decoded/s", "")]
+    for each in tried:
+        rate = f"{float(f'{each.decoded_per_second:.2g}'):,.0f}" if each.decoded_per_second else "-"
+        size, times = format_bytes(each.bytes), f"{each.bytes / max(inputs, 1):.2f}x"
+        mean, mark = format_bytes(each.record_bytes), "chosen" * each.chosen
+        rows.append((each.encoding, mean, size, times, rate, mark))
+    count = counted(tried[0].tried, "record")
+    title = f"\nencodings, tried on {count}, decoded by one core:\n"
+    return title + format_table(rows)
 
-    Args:
-        size: The bytes of the dataset.
-        inputs: Those of the inputs; 0 if they are not known.
-        schema: The features of its records.
-    """
+
+def size_line(size: int, inputs: int) -> str:
+    """How large a dataset is compared with its inputs, both in bytes; empty if one of them is 0, or not known."""
     if not (size and inputs):
         return ""
-    line = f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs"
-    if size < _INFLATED * inputs:
-        return line
-    line += f", {size / inputs:.2g} times as many"
-    wide = [f for f in schema.values() if not f.codec.is_bytes]
-    if any(f.dtype in ("uint8", "uint16") and len(f.shape) == 3 for f in wide):
-        return f"{line}; --encoding jpeg or png, or a smaller --image_size, would make it smaller"
-    if any(f.dtype in ("float32", "float64", "int32", "int64") and f.shape for f in wide):
-        return f"{line}; a --dtype of fewer bytes, such as float16 or int16, would make it smaller"
-    return line
+    times = f"{size / inputs:.2f} times as many; plan compares encodings"
+    return f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs, {times}"
 
 
 def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_windows: bool) -> str:

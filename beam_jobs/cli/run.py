@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from beam_jobs.cli.report import (
     Report,
     alike_classes,
     findings_as_json,
+    format_encodings,
     format_findings,
     format_reasons,
     format_seconds,
@@ -51,6 +53,7 @@ from beam_jobs.pipeline.commit import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
 from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
+from beam_jobs.pipeline.tried_encodings import try_encodings
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import delete_files
@@ -110,7 +113,7 @@ def run_job(command: Command) -> Outcome | None:
     try:
         manifest = _manifest(directory, command.output.generation)
         kept_out = _counted(result, KEPT_OUT)
-        inputs = _counted(result, INPUT_BYTES)
+        inputs = _counted(result, INPUT_BYTES) if command.job.whole_files else 0
         return Outcome(manifest, _counted(result, "kept"), seconds, kept_out, inputs)
     except (OSError, ValueError) as error:
         raise DataError(
@@ -184,7 +187,10 @@ def main_job(command: Command, report: Report) -> None:
 def _survey(command: Command, report: Report) -> None:
     findings = survey_job(command)
     report.show(format_findings(findings), **findings_as_json(findings))
-    report.note(_size(command, sum(s.bytes for s in findings.splits), findings.input_bytes))
+    encoded = partial(command.flags.job.encoded_job, command.job)
+    if tried := list(try_encodings(findings, command.output, encoded)):
+        report.show(format_encodings(tried, findings.input_bytes))
+    report.note(encodings=[each._asdict() for each in tried])
     report.warn(
         *warnings_of(command.output, findings.splits, command.job.has_windows),
         *alike_classes(findings.labels),
@@ -220,7 +226,7 @@ def _run(command: Command, report: Report) -> None:
         seconds=seconds,
         phases=outcome.seconds,
     )
-    report.note(_size(command, sum(split.bytes for split in splits), outcome.input_bytes))
+    report.note(size_line(sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
         report.note(f"kept {counted(outcome.kept_shards, 'shard')} of an unfinished run")
     if manifest.duplicates:
@@ -262,11 +268,6 @@ def _run(command: Command, report: Report) -> None:
         except DataError as error:
             raise DataError(f"the dataset was written, but not the report: {error}") from None
         report.note(f"report in {page}", report=page)
-
-
-def _size(command: Command, size: int, inputs: int) -> str:
-    """The line about the size of a dataset; the plan knows the bytes of inputs only if records are whole files."""
-    return size_line(size, inputs if command.job.whole_files else 0, command.output.schema)
 
 
 def run_readers(*arguments: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.job import Job
+    from beam_jobs.jobs.job import FileJob, Job
     from beam_jobs.jobs.sensors.conditioning import Conditioning
     from beam_jobs.jobs.sensors.sensor_job import SensorJob
     from beam_jobs.sources.inputs import Inputs
@@ -298,6 +298,13 @@ class SensorFlags(InputFlags):
             rate_column=rate_column,
             encodings=self.feature_encodings,
         ).with_schema()
+
+    def encoded_job(self, job: Job, encoding: str) -> FileJob:
+        sensor_job, given = cast("SensorJob", job), self.feature_encodings
+        arrays = [name for name, f in sensor_job.features if f.shape and not f.is_sequence]
+        if not set(arrays) - set(given):
+            raise UsageError(f"--encoding {encoding}: the encodings of all arrays are fixed")
+        return replace(sensor_job, encodings={**dict.fromkeys(arrays, encoding), **given})
 
     def warnings(self, job: Job) -> Iterable[str]:
         yield from self.without_label(self.label, job)

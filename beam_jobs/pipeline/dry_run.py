@@ -18,7 +18,7 @@ from beam_jobs.jobs.job import Job, NearRules
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import AsWhole, once
 from beam_jobs.plan.shards import ONE_KEY, Plan
-from beam_jobs.plan.summary import Summary
+from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, Reject
 from readers.format.schema import Schema
@@ -63,6 +63,7 @@ class Findings:
         repeated: The number of keys that several records share.
         kept_out: The number of records that are near one of `--keep_out`, from Beam's counters.
         parts, rejected_parts: As in `Summary`.
+        sampled: The tried records, and the size in bytes or the reject of each.
     """
 
     splits: tuple[SplitSurvey, ...]
@@ -76,6 +77,7 @@ class Findings:
     kept_out: int = 0
     parts: int = 0
     rejected_parts: int = 0
+    sampled: tuple[tuple[SampledRecord, int | Reject], ...] = ()
 
     @property
     def tried_all(self) -> bool:
@@ -110,6 +112,7 @@ def findings_of(
         repeated,
         parts=summary.parts,
         rejected_parts=summary.rejected_parts,
+        sampled=tuple(zip(summary.sample, measured, strict=False)),
     )
 
 

@@ -9,16 +9,24 @@ import tensorflow as tf
 _TOGETHER = 20  # batches in a call
 
 
-def read_in_graph(dataset: tf.data.Dataset) -> Iterator[int]:
-    """Yields the number of records that each call of the function has taken."""
+def read_in_graph(
+    dataset: tf.data.Dataset, feature: str = "label", together: int = _TOGETHER
+) -> Iterator[int]:
+    """Yields the number of records that each call of the function has taken.
+
+    Args:
+        dataset: The batches.
+        feature: The one whose records are counted, which is not ragged.
+        together: Batches in a call.
+    """
     batches = iter(dataset)
 
     @tf.function
     def take() -> tf.Tensor:
         count = tf.constant(0, tf.int64)
-        for _ in tf.range(_TOGETHER):
+        for _ in tf.range(together):
             batch = next(batches)
-            count += tf.shape(batch["label"], tf.int64)[0]
+            count += tf.shape(batch[feature], tf.int64)[0]
         return count
 
     while True:

@@ -97,10 +97,12 @@ def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings
     assert found["splits"]["train"]["records"] == 10
     assert found["schema"]["signal"]["dtype"] == "float32"
     assert sum(reason["count"] for reason in found["rejects"]) == 3
+    tried = [(each["encoding"], each["tried"], each["chosen"]) for each in found["encodings"]]
+    assert tried == [("tensor", 7, True), ("raw", 7, False), ("list", 7, False)]
     code, failed, error = printed(capsys, *flags, "--on_reject", "fail")
     assert (code, failed["exit_code"]) == (1, 1)
     assert error.endswith(f"error: {failed.pop('error')}\n")
-    assert failed | {"exit_code": 0} == found
+    assert failed | {"exit_code": 0, "encodings": found["encodings"]} == found
 
 
 def test_a_missing_package_is_in_the_object(monkeypatch, capsys):
