@@ -8,13 +8,13 @@ import sys
 READERS = {
     "info": "show the schema, splits, labels and statistics",
     "head": "show the first records",
-    "verify": "check every byte; exit code 1 if there is a problem",
-    "check": "look for what may be wrong with the data; exit code 1 if there is an error",
-    "report": "write one HTML file that shows the records, their values and what is odd",
-    "card": "write README.md, and what TensorFlow Datasets needs to open it",
+    "verify": "compare every byte with the manifest; exit code 1 if there is a problem",
+    "check": "look for problems in the data; exit code 1 if there is an error",
+    "report": "write an HTML page about the records, their values and their problems",
+    "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
     "index": "write the index of each shard as text, for DALI and the tfrecord package",
-    "bench": "measure reading here, and say what its limit is",
+    "bench": "measure how fast this machine reads, and name the slowest part",
 }
 
 

@@ -1,6 +1,6 @@
 """Beam jobs that turn raw images, texts and sensor arrays into balanced TFRecord shards.
 
-The packages below are private; `python -m beam_jobs --help` describes the command line.
+The packages below are private; `beam-shards --help` describes the command line.
 
 Example:
     >>> schema = Schema({"x": Feature("float32", (8,)), "label": Feature("int64")})

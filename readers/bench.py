@@ -1,4 +1,4 @@
-"""`python -m readers bench`: measures the records per second of each part of reading, and names the slowest."""
+"""`beam-shards bench`: measures the records per second of each part of reading, and names the slowest."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Dataset:
     The methods `load`, `as_numpy`, `torch_batches` and `jax_batches` are the readers of the same names,
     with this dataset as the path.
 
-    Printing it shows the same text as `python -m readers info`. A notebook shows its splits, its
+    Printing it shows the same text as `beam-shards info`. A notebook shows its splits, its
     features and ten records, drawn with a fixed seed.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Describes a dataset by its manifest, as text for `python -m readers info`."""
+"""Describes a dataset by its manifest, as text for `beam-shards info`."""
 
 from __future__ import annotations
 

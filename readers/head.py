@@ -1,4 +1,4 @@
-"""Shows the first records of a dataset, for `python -m readers head`."""
+"""Shows the first records of a dataset, for `beam-shards head`."""
 
 from __future__ import annotations
 

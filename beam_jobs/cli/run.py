@@ -271,7 +271,7 @@ def _run(command: Command, report: Report) -> None:
 
 
 def run_readers(*arguments: str) -> dict[str, Any]:
-    """The JSON object that `python -m readers` prints; this package may not import readers that check datasets.
+    """The JSON object that `beam-shards` prints; this package may not import readers that check datasets.
 
     Args:
         arguments: A command with its flags, without `--json`.

@@ -45,7 +45,7 @@ _OF_A_JOB = re.compile(
 # Files of other programs.
 _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
 
-# Files that `python -m readers card` adds to a complete dataset.
+# Files that `beam-shards card` adds to a complete dataset.
 _CARD = frozenset(["README.md"])
 
 _NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")

@@ -265,7 +265,7 @@ def test_mistakes_name_the_flag(inputs, written, tmp_path, capsys):
     shard = folder_of(texts) / "train-00000-of-00003.tfrecord"
     (tmp_path / "bare" / shard.name).write_bytes(shard.read_bytes())
     bare = ["reshard", "--input", tmp_path / "bare", "--output", tmp_path / "out"]
-    refused(capsys, 2, r"need to know the features .* give a --schema", *bare, near, 0.9)
+    refused(capsys, 2, r"need to know the features .* add --schema", *bare, near, 0.9)
 
 
 @pytest.mark.slow

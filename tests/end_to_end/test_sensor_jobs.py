@@ -123,7 +123,7 @@ def test_files_of_several_rates_are_joined_on_one_grid(tmp_path, capsys):
     assert rejects_of(out) == {
         "README": "its name does not fit --join {recording}_{array}.*",
         "a/r0": "its arrays are acc, gyro, most recordings have acc, gyro, mic",
-        "a/r2_acc.flac": "a/r2 has its 'acc' from a/r2_acc.csv already",
+        "a/r2_acc.flac": "a/r2 already has its 'acc' from a/r2_acc.csv",
     }
     found = records_of(out)
     assert found.keys() == {f"{'ab'[number % 2]}/r{number}" for number in range(1, 8)}

@@ -41,9 +41,9 @@ KNOWN = {
     "the job ignores a transparent gray of 16 bits": {"i_trns.png, Pillow"},
     "Pillow alone does not read HEIC": {"avif/hopper.heif, Pillow"},
     "Pillow refuses a PNG for its broken animation": {"apng/chunk_no_fctl.png, TensorFlow"},
-    "Pillow alone refuses a PNG for its long text or broken color profile": {
-        "png_decompression_dos.png, Pillow",
-        "unknown_compression_method.png, Pillow",
+    "Pillow rejects a PNG for its long text or broken color profile": {
+        "png_decompression_dos.png, TensorFlow",
+        "unknown_compression_method.png, TensorFlow",
     },
 }
 

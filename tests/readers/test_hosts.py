@@ -22,7 +22,7 @@ CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    launchers = [name for pair in hosts._LAUNCHERS.items() for name in pair]
+    launchers = [name for pair in hosts._LAUNCHERS for name in pair]
     for name in ("TF_CONFIG", "RANK", "WORLD_SIZE", *launchers):
         monkeypatch.delenv(name, raising=False)
     hosts._warn.cache_clear()
@@ -55,7 +55,7 @@ def test_one_of_several_processes_of_a_launcher_is_warned(monkeypatch, recwarn, 
     monkeypatch.setenv("SLURM_PROCID", "0")  # An allocation without `srun` has no step.
     monkeypatch.setenv("SLURM_NTASKS", "4")
     assert host_of(shard) == (0, 1) and not recwarn
-    for rank, size in hosts._LAUNCHERS.items():
+    for rank, size in hosts._LAUNCHERS:
         hosts._warn.cache_clear()
         monkeypatch.setenv(size, "4")
         with pytest.warns(UserWarning, match=rf"of 4, from {rank}, .* set shard=\(0, 4\)"):

@@ -56,7 +56,7 @@ def test_info_describes_a_dataset(dataset, capsys):
     for expected in (
         "vector float32 [3] tensor",
         "train 20 4 4 to 7",
-        "val 3 1 3 to 3",
+        "val 3 1 3",
         "labels 40: class0, class1,",
         "class11 and 28 more",
         "vocabulary 1,234 tokens",

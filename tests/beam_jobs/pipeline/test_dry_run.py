@@ -90,7 +90,7 @@ def test_the_tables_list_features_and_splits():
         *FEATURES,
         "split  records  shards  records/shard   bytes (est.)  bytes/shard  rejects",
         "train  10,001   3       3,333 to 3,334  3.0 MiB       1.0 MiB      2",
-        "val    0        0       0 to 0          0 B           0 B          1",
+        "val    0        0       0               0 B           0 B          1",
     ]
 
 

@@ -185,7 +185,7 @@ def test_the_cure_is_a_cast_if_only_the_dtype_differs_and_nothing_but_precision_
 
 
 def test_an_empty_pcollection_is_refused(tmp_path):
-    assert "hold no record" in failure([], tmp_path / "out").message
+    assert "the inputs have no records" in failure([], tmp_path / "out").message
 
 
 def test_elements_that_are_not_pairs_are_refused(tmp_path):
@@ -197,7 +197,7 @@ def test_elements_that_are_not_pairs_are_refused(tmp_path):
     [
         ({"directory": ""}, "directory is empty: name a directory"),
         ({"directory": "a--b/*"}, "directory .*/a--b/*: expected a path without"),
-        ({"num_shards": "val=1"}, "num_shards val=1: no split 'val', splits has train"),
+        ({"num_shards": "val=1"}, "num_shards val=1: no split 'val', the splits are train"),
         ({"splits": {"train": 0.5}}, "splits train=0.5: the shares add up to 0.5, not 1"),
         ({"splits": "train=1"}, "splits 'train=1': expected a dict such as {'train': 0.8,"),
         ({"label_names": "cat"}, "label_names 'cat': expected texts, such as"),

@@ -219,7 +219,7 @@ def _check_end(case: Case, found: Outcome, code: int, error: str, root: str) -> 
     was_complete = found.state.startswith("whole")
     if code != 0:
         found.faults.append(f"exit code {code} of the second run: {error[-500:]}")
-    if (" is complete: " in error) != (was_complete and not case.overwrites):
+    if (" is complete already, " in error) != (was_complete and not case.overwrites):
         found.faults.append(f"the second run, after {found.state}, says: {error[-500:]}")
     expected = case.repeated if was_complete else case.expected
     files = sums_of(case.place.files(root))

@@ -40,7 +40,7 @@ Written by the images job of beam-shards. `manifest.json` holds the checksums an
 | split | records | shards | records/shard | bytes | rejected |
 | --- | --- | --- | --- | --- | --- |
 | train | 5 | 2 | 2 to 3 | 500 B | 3 |
-| val | 0 | 0 | 0 to 0 | 0 B | 0 |
+| val | 0 | 0 | 0 | 0 B | 0 |
 
 ## Features
 
