@@ -240,7 +240,7 @@ class Bench:
 def format_rows(results: Sequence[Result], records: int) -> str:
     """Returns the table of a dataset, and how far the runs of a row are apart."""
     first = results[0]
-    head = ["bytes a record", "of the inputs", "written/s", "`as_numpy`/s", "`load`/s"]
+    head = ["bytes per record", "of the inputs", "written/s", "`as_numpy`/s", "`load`/s"]
     rows = [[f"{records:,} {first.case}", *head]]
     for result in results:
         size = result.median("bytes")
