@@ -324,8 +324,10 @@ def size_line(size: int, inputs: int) -> str:
     """How large a dataset is compared with its inputs, both in bytes; empty if one of them is 0, or not known."""
     if not (size and inputs):
         return ""
-    times = f"{size / inputs:.2f} times as many; plan compares encodings"
-    return f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs, {times}"
+    times = size / inputs
+    line = f"{format_bytes(size)} of records from {format_bytes(inputs)} of inputs"
+    line += f", {times:.{0 if times >= 10 else 1}f} times their size"
+    return f"{line}; plan compares the sizes of encodings" if times >= 1.5 else line
 
 
 def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_windows: bool) -> str:

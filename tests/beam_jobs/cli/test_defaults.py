@@ -147,7 +147,7 @@ def test_the_size_of_a_dataset_is_told_beside_that_of_its_inputs(tmp_path, capsy
         output = [] if before else ["--output", tmp_path / "out"]
         assert run(*before, *command, *output) == 0
         told = capsys.readouterr().err
-        assert before or " of inputs, 2.98 times as many; plan compares encodings" in told
+        assert before or " of inputs, 3.0 times their size; plan compares the sizes" in told
         assert "warning: label: 'Ä' and 'ä' are different classes" in told
 
 

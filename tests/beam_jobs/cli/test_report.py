@@ -123,8 +123,9 @@ def test_classes_that_differ_in_case_blanks_or_unicode_form_are_named():
 
 
 def test_a_dataset_is_compared_with_its_inputs():
-    line = "600 B of records from 400 B of inputs, 1.50 times as many; plan compares encodings"
+    line = "600 B of records from 400 B of inputs, 1.5 times their size; plan compares the sizes of encodings"
     assert size_line(600, 400) == line
+    assert size_line(500, 400).endswith("inputs, 1.2 times their size")
     assert size_line(120, 0) == size_line(0, 100) == ""
 
 
