@@ -206,7 +206,4 @@ def _end_all() -> None:
     _end()
     for thread in threading.enumerate():
         if thread.name == _NAME:
-            # It need not finish its batch.
-            ident, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, error)
             thread.join(_LONGEST_END)

@@ -138,20 +138,17 @@ from readers.tfdata import feed
 batches = readers.load(sys.argv[1], split="train", batch_size=4, repeat=None, transform=lambda b, k: b)
 iterator = iter(batches.ignore_errors().prefetch(10**6))
 next(iterator)
-begun, feed._LONGEST_END = threading.Event(), {longest}
+begun, feed._LONGEST_END = threading.Event(), 0.1
 BatchSlice.arrays = lambda *arguments: begun.set() or {work}
 begun.wait()
 """
 
-ENDLESS = {
-    "waits": {"longest": 0.1, "work": "time.sleep(1000)"},
-    "computes": {"longest": 1000, "work": "any(0 for _ in iter(int, 1))"},
-}
+ENDLESS = {"waits": "time.sleep(1000)", "computes": "any(0 for _ in iter(int, 1))"}
 
 
 @pytest.mark.slow(base=["waits"])
 @pytest.mark.parametrize("way", ENDLESS)
 def test_a_program_ends_while_an_iterator_that_ignores_errors_waits_for_a_batch(tmp_path, way):
-    command = [sys.executable, "-c", ENDS.format(**ENDLESS[way]), str(write_numbers(tmp_path))]
+    command = [sys.executable, "-c", ENDS.format(work=ENDLESS[way]), str(write_numbers(tmp_path))]
     done = subprocess.run(command, timeout=60, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()[-500:]
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr.decode()[-500:]
