@@ -27,7 +27,8 @@ from readers.format.display import format_table
 
 def jobs(inputs: Path, outputs: Path) -> dict[str, list[str]]:
     """Returns the command line of each job."""
-    common = ["--splits", "train=0.8,val=0.2", "--num_shards", "train=8,val=2", "--overwrite"]
+    common = ["--splits", "train=0.8,val=0.2", "--exact_splits", "--overwrite"]
+    common += ["--num_shards", "train=8,val=2"]
     flags = {
         "images": ["--input", f"{inputs}/images/*/*", "--image_size", "224x224"],
         "text": ["--input", f"{inputs}/text/*.jsonl", "--label_field=label", "--tokens=words"],
