@@ -232,8 +232,11 @@ def _run(command: Command, report: Report) -> None:
     if manifest.duplicates:
         report.note(f"duplicates dropped: {manifest.duplicates:,}")
     if remarks := manifest.remarks:
-        lines = (f"  {line}" for line in remarks.lines())
-        report.note("remarks about the inputs:", *lines, remarks=remarks.to_json())
+        report.note(
+            "remarks about the inputs:",
+            *(f"  {line}" for line in remarks.lines()),
+            remarks=remarks.to_json(),
+        )
     if manifest.rejected:
         _report_rejects(report, directory, manifest)
     report.warn(

@@ -119,6 +119,8 @@ class Recording(NamedTuple):
         metadata: Those of `ReadOptions.own_columns` that have one value.
         dtype: The dtype of records without --dtype, if the file states none.
         clocks: Name -> the clock of an array that was joined from a separate file.
+        channels: Name -> the names of the channels of an array [time, channels], if the file states them.
+        units: Name -> the unit of each channel, "" if unknown.
     """
 
     arrays: dict[str, np.ndarray]
@@ -129,6 +131,8 @@ class Recording(NamedTuple):
     metadata: Mapping[str, Any] = _NOTHING
     dtype: str = ""
     clocks: Mapping[str, Clock | None] = _NOTHING
+    channels: Mapping[str, tuple[str, ...]] = _NOTHING
+    units: Mapping[str, tuple[str, ...]] = _NOTHING
 
     def clock(self, name: str) -> Clock | None:
         """The clock of an array; None if neither times nor a rate are stated."""
