@@ -31,6 +31,9 @@ _NULS: dict[tuple[bool, ...], str] = {
     (True, True, True, False): "utf-32-be",
 }
 
+# How the file begins that Git LFS leaves where it has not fetched a file.
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
 # Replaces bytes that cannot be decoded. UTF-8 cannot encode it, so only its line is rejected.
 _UNDECODABLE = "\udcff"
 
@@ -71,16 +74,23 @@ def encoding_name(name: str) -> str:
     raise LookupError(f"{name} is not an encoding of text")
 
 
+def check_pointer(head: bytes) -> None:
+    """Raises RejectError if a file is a pointer of Git LFS, given its beginning."""
+    if head.startswith(_POINTER):
+        raise RejectError("a pointer of Git LFS: fetch the file itself with git lfs pull")
+
+
 def check_head(head: bytes, encoding: str) -> None:
-    """Rejects a file in UTF-16 or UTF-32 that is read in an encoding of single bytes.
+    """Rejects a pointer of Git LFS, and UTF-16 or UTF-32 that is read in an encoding of single bytes.
 
     Args:
         head: Up to `HEAD_BYTES` from its beginning.
         encoding: The encoding in which it is read.
 
     Raises:
-        RejectError: The file has a byte order mark, or NULs as in UTF-16 or UTF-32.
+        RejectError: The file is such a pointer, or has a byte order mark or NULs as in UTF-16 or UTF-32.
     """
+    check_pointer(head)
     wide = _wide_encoding(head)
     if wide and len("\n".encode(encoding)) == 1:
         raise RejectError(
