@@ -20,6 +20,11 @@ Clock = np.ndarray | float
 
 _NOTHING: Mapping[str, Any] = {}  # A MappingProxyType could not be pickled.
 
+# The cures of times that do not increase, and what these do to a recording.
+_REPEATED = "--times drop_duplicates drops the rows that repeat a time, unless the times are too coarse, such as float32"
+_FALLING = "--times sort sorts the rows by time, and drops those that repeat one"
+_HOUR = 3600
+
 
 class Column(NamedTuple):
     """A value for each sample of a recording, or for each row of a file.
@@ -189,14 +194,17 @@ class Recording(NamedTuple):
         wrong = steps <= 0 if policy == "strict" else steps < 0
         if wrong.any():
             row = int(np.argmax(wrong))
-            cure = "drop_duplicates" if steps[row] == 0 else "sort"
+            cure = _REPEATED if steps[row] == 0 else _FALLING
+            if abs(steps[row] + _HOUR) < _HOUR / 60:
+                cure = "write times in UTC if this is the end of summer time"
             raise RejectError(
-                f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; --times "
-                f"{cure} accepts it"
+                f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; {cure}"
             )
         rows = rows[steps > 0]
-        unchanged = len(rows) == len(steps) and policy != "sort"
-        return self if unchanged else self.take(rows)
+        if len(rows) == len(steps):
+            return self.take(rows) if policy == "sort" else self
+        dropped = f"some of its rows repeat a time, and were dropped (--times {policy})"
+        return self.take(rows)._replace(notes=(*self.notes, dropped))
 
 
 def archive_recording(

@@ -13,9 +13,6 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.channels import aligned
 from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.sources.source import Source
-from readers.format.manifest import Manifest
-from tests.support.commands import ONE, run
-from tests.support.datasets import records_of
 
 X_Y = {"x": [1.0, 2.0], "y": [10.0, 20.0]}
 Y_X = {"y": [10.0, 20.0], "x": [1.0, 2.0]}
@@ -115,16 +112,3 @@ def test_units_move_with_their_channels_and_must_agree():
         np.testing.assert_array_equal(found(*how).arrays["signal"], SIGNAL)
     with pytest.raises(UsageError, match="b: channel y is in ms, but in a in s;"):
         found(("y", "x"), ("ms", "uV"))
-
-
-def test_reshard_keeps_names_of_channels_and_refuses_to_mix_others(tmp_path, capsys):
-    for name, columns in {"a": X_Y, "b": Y_X}.items():
-        (tmp_path / f"{name}.csv").write_bytes(csv(columns))
-        flags = ["--input", tmp_path / f"{name}.csv", "--label", "none", *ONE]
-        assert run("sensors", *flags, "--output", tmp_path / name) == 0
-    for inputs, code in (["a"], 0), (["a", "b"], 2):
-        given = ["--input", *(tmp_path / name for name in inputs), *ONE]
-        assert run("reshard", *given, "--output", tmp_path / f"o{code}") == code
-    assert "differ in features, labels, tokens or channels" in capsys.readouterr().err
-    assert Manifest.read(tmp_path / "o0").channels == {"signal": ("x", "y")}
-    assert len(records_of(tmp_path / "o0")) == 1
