@@ -126,6 +126,7 @@ class Recording(NamedTuple):
         clocks: Name -> the clock of an array that was joined from a separate file.
         channels: Name -> the names of the channels of an array [time, channels], if the file states them.
         units: Name -> the unit of each channel, "" if unknown.
+        array: The name in the file of the only array, `signal`; "" if it has none.
     """
 
     arrays: dict[str, np.ndarray]
@@ -138,6 +139,7 @@ class Recording(NamedTuple):
     clocks: Mapping[str, Clock | None] = _NOTHING
     channels: Mapping[str, tuple[str, ...]] = _NOTHING
     units: Mapping[str, tuple[str, ...]] = _NOTHING
+    array: str = ""
 
     def clock(self, name: str) -> Clock | None:
         """The clock of an array; None if neither times nor a rate are stated."""
@@ -228,6 +230,7 @@ def archive_recording(
         _named(arrays),
         columns={n: Column.of(n, array) for n, array in values.items() if array.size != 1},
         metadata={n: _plain(n, array.item()) for n, array in values.items() if array.size == 1},
+        array="" if len(arrays) > 1 else next(iter(arrays)),
     )
 
 

@@ -102,13 +102,22 @@ def recording(names, units):
 
 
 def test_units_move_with_their_channels_and_must_agree():
-    channels, units = {"signal": ("x", "y")}, {"signal": ("uV", "s")}
+    first = recording(("x", "y"), ("uV", "s"))
 
     def found(*how):
-        return aligned("b", recording(*how), "a", channels, units)
+        return aligned("b", recording(*how), "a", first)
 
     assert found(("y", "x"), ("s", "\N{MICRO SIGN}V")).units == {"signal": ("\N{MICRO SIGN}V", "s")}
     for how in [(("y", "x"), ("", "uV")), (("x", "y"), ())]:
         np.testing.assert_array_equal(found(*how).arrays["signal"], SIGNAL)
     with pytest.raises(UsageError, match="b: channel y is in ms, but in a in s;"):
         found(("y", "x"), ("ms", "uV"))
+
+
+def test_an_array_of_another_name_is_taken_with_a_remark(tmp_path):
+    for name, array in {"a": "acc", "b": "gyro", "c": "acc"}.items():
+        np.savez(tmp_path / f"{name}.npz", **{array: SIGNAL})
+    made = SensorFlags(input=(f"{tmp_path}/*",), label="none").make_job((), "", 1 << 20)
+    remarks = [made.load(Source(f"{name}.npz")).remarks for name in "abc"]
+    assert [len(each) for each in remarks] == [0, 1, 0]
+    assert "another name than that of the first file" in remarks[1][0]
