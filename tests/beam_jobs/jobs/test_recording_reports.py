@@ -73,6 +73,14 @@ def changed(*pairs: tuple[bytes, bytes]) -> bytes:
     return data
 
 
+def annotated() -> bytes:
+    """The same file with annotations in place of the second signal."""
+    data = changed((b"EEG 1           ", b"EDF Annotations "))
+    times = b"+0\x14\x14".ljust(8, b"\0")
+    blocks = (data[at : at + 8] + times for at in range(768, len(data), 16))
+    return data[:768] + b"".join(blocks)
+
+
 EDF = edf()
 SIGNALS = np.stack(EDF[1], 1)
 RANGE = b"-100    -100    100     100     "
@@ -110,8 +118,7 @@ RIGHT = [
     report("afarhan/sbitx#16", "wav", wav(SHORTS, size=2**32 - 1, whole_size=35), SHORTS[:, None]),
     report("mne-tools/mne-python#4305", "edf", changed((b"EEG 1", b"EEG 0")), SIGNALS),
     report("mne-tools/mne-python#9187", "edf", changed((b"uV      uV", b"\xb5V      \xb5V")), SIGNALS),
-    report("mne-tools/mne-python#3790", "edf", changed((b"EEG 1           ", b"EDF Annotations ")),
-           SIGNALS[:, :1]),
+    report("mne-tools/mne-python#3790", "edf", annotated(), SIGNALS[:, :1]),
     report("fieldtrip/fieldtrip#685", "edf", changed((RANGE, SWAPPED)), -SIGNALS),
     report("pydata/xarray#997", "nc", netcdf(np.float32([1, NAN]), _FillValue=np.float32(NAN),
            missing_value=np.float32(NAN)), [1, NAN]),
