@@ -31,12 +31,6 @@ _NULS: dict[tuple[bool, ...], str] = {
     (True, True, True, False): "utf-32-be",
 }
 
-# How the file begins that Git LFS leaves where it has not fetched a file.
-_POINTER = b"version https://git-lfs.github.com/spec/"
-
-# Replaces bytes that cannot be decoded. UTF-8 cannot encode it, so only its line is rejected.
-_UNDECODABLE = "\udcff"
-
 # Spellings of characters by other characters, such as \\n or +AGE-, in programs and mail.
 _ESCAPES = ("raw-unicode-escape", "unicode-escape", "utf-7")
 
@@ -50,7 +44,8 @@ def is_utf8(text: str) -> bool:
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    return _UNDECODABLE, cast(UnicodeDecodeError, error).end
+    # UTF-8 cannot encode this character, so only its line is rejected.
+    return "\udcff", cast(UnicodeDecodeError, error).end
 
 
 _ERRORS = "beam_jobs.mark"
@@ -74,12 +69,6 @@ def encoding_name(name: str) -> str:
     raise LookupError(f"{name} is not an encoding of text")
 
 
-def check_pointer(head: bytes) -> None:
-    """Raises RejectError if a file is a pointer of Git LFS, given its beginning."""
-    if head.startswith(_POINTER):
-        raise RejectError("a pointer of Git LFS: fetch the file itself with git lfs pull")
-
-
 def check_head(head: bytes, encoding: str) -> None:
     """Rejects a pointer of Git LFS, and UTF-16 or UTF-32 that is read in an encoding of single bytes.
 
@@ -90,7 +79,8 @@ def check_head(head: bytes, encoding: str) -> None:
     Raises:
         RejectError: The file is such a pointer, or has a byte order mark or NULs as in UTF-16 or UTF-32.
     """
-    check_pointer(head)
+    if head.startswith(b"version https://git-lfs.github.com/spec/"):
+        raise RejectError("a pointer of Git LFS: fetch the file itself with git lfs pull")
     wide = _wide_encoding(head)
     if wide and len("\n".encode(encoding)) == 1:
         raise RejectError(
