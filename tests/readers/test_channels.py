@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import readers
-from readers.format.manifest import CHANNELS, Manifest
+from readers.__main__ import main
+from readers.format.manifest import CHANNELS, UNITS, Manifest
 from readers.format.schema import Feature, Schema
 from tests.support.datasets import write_dataset
 
@@ -80,6 +81,19 @@ def test_names_that_do_not_fit_the_feature_are_none(tmp_path):
         options = {CHANNELS: {"signal": wrong}}
         assert dataclasses.replace(manifest, options=options).channels == {}
     assert dataclasses.replace(manifest, options={CHANNELS: ["signal"]}).channels == {}
+
+
+def test_people_see_names_and_units(tmp_path, capsys):
+    dataset(tmp_path)
+    manifest = Manifest.read(tmp_path)
+    units = {UNITS: {"signal": ["g", "", "g", "<b>"]}}
+    stated = dataclasses.replace(manifest, options={**manifest.options, **units})
+    (tmp_path / "manifest.json").write_bytes(stated.to_bytes())
+    assert main(["info", str(tmp_path)]) == 0
+    assert "channels    signal: x [g], y, z [g], y [<b>]\n" in capsys.readouterr().out
+    readers.report(tmp_path, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "x [g]" in page and "y [&lt;b&gt;]" in page and "channel 0" not in page
 
 
 def test_datasets_with_other_channels_are_not_read_together(tmp_path):
