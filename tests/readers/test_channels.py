@@ -9,6 +9,7 @@ import readers
 from readers.__main__ import main
 from readers.format.manifest import CHANNELS, UNITS, Manifest
 from readers.format.schema import Feature, Schema
+from readers.transforms import Moments
 from tests.support.datasets import write_dataset
 
 NAMES = ["x", "y", "z", "y"]
@@ -71,6 +72,20 @@ def test_channels_that_do_not_exist_are_an_error(tmp_path, columns, message):
     dataset(tmp_path)
     with pytest.raises(ValueError, match=message):
         readers.as_numpy(tmp_path, batch_size=5, columns=columns, batching="padded")
+
+
+def test_moments_are_those_of_the_chosen_channels(tmp_path):
+    dataset(tmp_path)
+    figures = {"mean": [1.0, 2.0, 3.0, 4.0], "std": [5.0, 6.0, 7.0, 0.0]}
+    manifest = Manifest.read(tmp_path)
+    split = dataclasses.replace(
+        manifest.splits["train"], statistics={"signal": {"channels": figures}}
+    )
+    manifest = dataclasses.replace(manifest, splits={"train": split})
+    found = Moments.of(manifest, "train", "signal", channels=["z", "x"])
+    assert (found.mean, found.std) == ((3.0, 1.0), (7.0, 5.0))
+    with pytest.raises(ValueError, match="'w' is not the name of one channel"):
+        Moments.of(manifest, "train", "signal", channels=["w"])
 
 
 def test_names_that_do_not_fit_the_feature_are_none(tmp_path):
