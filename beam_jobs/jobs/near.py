@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.equality import Equality, Similarity
 from beam_jobs.plan.near_keys import SketchBlock, sketch_blocks
-from readers.format.decode.images import EncodedImage
+from readers.format.decode.images import decode_image
 from readers.format.features import kind_of
 from readers.format.schema import Feature
 from readers.format.similarity.likeness import Kind, Sketches
@@ -86,12 +86,9 @@ class Near:
             return np.asarray(values[0])
         ((name, feature),) = self.compared.features.items()
         try:
-            image = EncodedImage(name, feature, values[0])
-            pixels = np.empty(image.shape, image.dtype)
-            image.decode_into(pixels)
+            return decode_image(name, feature, values[0])
         except ValueError:
             return None
-        return pixels
 
     def value_of_texts(self, texts: Sequence[bytes]) -> str | bytes:
         """The argument of `Similarity.sketch` for a record, given its texts in UTF-8."""
