@@ -120,7 +120,7 @@ class SensorSpec:
         signals = {name: f for name, f in self.features if f.is_sequence or f.shape}
         if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
             raise UsageError(
-                "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "
+                "--drop_near_duplicates and --keep_out compare signals [time] or [time, channels]: "
                 f"drop {'--record row' if self.rows else 'other arrays'}, or these flags"
             )
         return compared_of(signals)

@@ -91,7 +91,7 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
         rules = SplitRules(self._output.placement, strata)
-        return self._job.first_pass(rules, self._output.on_reject, tokenizer).read
+        return self._job.first_pass(rules, tokenizer).read
 
     def outputs(self, result: FirstPassResult) -> Iterator[Any]:
         mapper = self._output.mapper
@@ -147,8 +147,8 @@ class PlanRecords(beam.PTransform):
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
             parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-            rules, on_reject = SplitRules(output.placement), output.on_reject
-            first_pass = FileFirstPass(rules=rules, on_reject=on_reject, job=files, whole=True)
+            rules = SplitRules(output.placement)
+            first_pass = FileFirstPass(rules=rules, job=files, whole=True)
             # Files that need no earlier pass are read as they are listed.
             inputs = operator.attrgetter("summary.inputs")
             step = ListStep(first_pass.read_listed, inputs, _outputs_of, self._processes)
