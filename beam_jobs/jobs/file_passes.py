@@ -104,12 +104,11 @@ class FileFirstPass(FirstPass):
             left = len(placed.part.planned())
         except RejectError:
             return
-        split = np.array([placed.split], np.uint8)
         try:
             for number, (key, record) in enumerate(placed.part.records(), placed.first):
                 order = self.rules.placement.orders([key.encode()])
                 value = builder.near.value_of(record)
-                builder.add(np.array([number], np.int64), order, split, [value])
+                builder.add(np.array([number], np.int64), order, [value])
                 left -= 1
         except RejectError:
             builder.skip(left)  # They are rejected when they are encoded.
@@ -117,7 +116,7 @@ class FileFirstPass(FirstPass):
     def _sketch_whole_files(self, builder: SketchBuilder, packed: list[bytes]) -> None:
         files = list(map(unpack_reference, packed))
         sources, labels, _, rejects = self._stated(files, packed)
-        splits, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
+        _, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
         chosen = [sources[row] for row in rows]
         orders = self.rules.placement.orders([source.key.encode() for source in chosen])
         with reading_ahead(itertools.chain.from_iterable(map(self.job.reads, chosen))):
@@ -127,7 +126,7 @@ class FileFirstPass(FirstPass):
                 except RejectError:
                     value = None  # The writer of its shard rejects it.
                 one = slice(at, at + 1)
-                builder.add(np.array(rows[one]), orders[one], splits[one], [value])
+                builder.add(np.array(rows[one]), orders[one], [value])
 
     def _stated(
         self, files: list[Source], packed: list[bytes]
