@@ -56,7 +56,7 @@ class Format:
 # Libraries that crash on some damaged files, and so read them in another process.
 _CRASHING = {"h5py"}
 
-_SOUNDS = ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc"
+_SOUNDS = ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .sph"
 
 
 def _own(
@@ -86,7 +86,7 @@ FORMATS = (
 
 # Advice about files that look like recordings, but are not read.
 NOT_READ = {
-    ".m4a .aac .mp4 .wma .amr .webm": "convert with ffmpeg -i IN OUT.flac",
+    ".m4a .aac .mp4 .wma .amr .webm .w64 .voc": "convert with ffmpeg -i IN OUT.flac",
     ".xlsx .xls .ods": "save each sheet as .csv",
     ".pkl .pickle .joblib .pt": "it may run code when it is opened; save arrays as .npz",
     ".json": "write a row on each line, as .jsonl",
