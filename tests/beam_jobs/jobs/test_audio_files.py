@@ -83,8 +83,16 @@ def test_other_chunks_of_a_wav_file_are_skipped():
         (chunk(b"LIST", b"odd"), chunk(b"fmt ", form()), chunk(b"fact", b""), samples),
         (chunk(b"fmt ", form()), samples, chunk(b"LIST", b"more"), b"rubbish"),
         (chunk(b"fmt ", form() + b"\0\0"), samples),
+        (chunk(b"LIST", b"odd")[:-1], chunk(b"fmt ", form()), samples),  # without the padding
     ):
         assert_same(signal("wav", riff(*chunks)), SAMPLES)
+        assert_same(signal("mp3", riff(*chunks)), SAMPLES)  # a name that lies
+        assert len(read("wav", riff(*chunks)).notes) == (b"rubbish" in chunks)
+
+
+def test_samples_after_the_stated_end_of_audio_are_remarked():
+    for more, count in ((SAMPLES.tobytes() * 3, 1), (bytes(30), 0), (b"", 0)):
+        assert len(read("wav", WHOLE + more).notes) == count
 
 
 def id3(size: int, footer: bool = False) -> bytes:
@@ -107,7 +115,7 @@ def test_a_tag_before_a_wav_file_takes_nothing_from_its_end(subtype, tmp_path):
 def test_tags_before_audio_of_any_format_change_nothing(kind):
     data = SOUND_FILES.get(kind) or sound(waves(), "PCM_16", "FLAC")
     assert_same(signal(kind, id3(1001) + id3(5, footer=True) + data), signal(kind, data))
-    assert "first bytes" in rejected(kind, id3(1000)[:-1] + data[:1])
+    assert "it begins with b'" in rejected(kind, id3(1000)[:-1] + data[:1])
 
 
 @pytest.mark.parametrize("kind", ["wav", "flac", "ogg", "opus"])
@@ -168,8 +176,11 @@ WHOLE = riff(chunk(b"fmt ", form()), chunk(b"data", SAMPLES.tobytes()))
         (WHOLE[:40] + b"\xfe" * 4 + WHOLE[44:], "in its audio, after 6 of 4278124286 bytes"),
         (riff(chunk(b"data", b""), chunk(b"fmt ", form())), "its format does not come before"),
         (riff(chunk(b"fmt ", form()[:15]), chunk(b"data", b"")), "its format has 15 bytes"),
-        (riff(chunk(b"fmt ", form(channels=0)), chunk(b"data", b"12")), "0 channels in"),
-        (riff(chunk(b"fmt ", form(frame=4)), chunk(b"data", b"1234")), "1 channels in 4 bytes"),
+        (riff(chunk(b"fmt ", form(channels=0)), chunk(b"data", b"12")), "0 channels of"),
+        (
+            riff(chunk(b"fmt ", form(frame=4)), chunk(b"data", b"1234")),
+            "1 channels of 16 bits in 4 bytes",
+        ),
         (riff(chunk(b"fmt ", form()), chunk(b"data", b"123")), "3 bytes at 16000 Hz"),
     ],
 )
@@ -312,6 +323,16 @@ def test_a_flac_file_that_claims_more_samples_than_it_has_is_rejected():
     message = f"it unpacks to {(2**36 - 1) * 4} bytes, more than 268435456: raise --max_record_bytes to keep it"
     assert rejected("flac", claimed_frames(2**36 - 1)) == message
     assert "does not state the number of samples" in rejected("flac", claimed_frames(0))
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "csv", "npy", "h5"])
+def test_files_of_any_name_that_are_something_else_say_what(kind):
+    for data, what in (
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a Git LFS pointer"),
+        (b"<!DOCTYPE html><html>", "a page of HTML"),
+        (b"\0\0\0\x18ftypM4A ", "an MPEG-4 file"),
+    ):
+        assert rejected(kind, data).startswith(f"it is {what}")
 
 
 @pytest.mark.parametrize(

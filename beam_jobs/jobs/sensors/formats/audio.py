@@ -108,11 +108,12 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
             what = "audio" if name == b"data" else "header"
             raise ValueError(f"the file ends in its {what}, after {rest} of {size} bytes")
         if name == b"data":
-            if any(other in (b"data", *_RIFFS) for other, _, _ in chunks):
-                raise RejectError(_MORE_AUDIO)
+            notes = _notes_after(data, at + size + size % 2, chunks)
             if order == "big":
-                return _by_libsndfile(data, options, "big-endian audio")
-            return _wav_samples(form, data, at, size, options)
+                recording = _by_libsndfile(data, options, "big-endian audio")
+            else:
+                recording = _wav_samples(form, data, at, size, options)
+            return recording._replace(notes=notes)
         if name == b"fmt ":
             form = data[at : at + size]
         if name == b"ds64":
@@ -139,7 +140,25 @@ def _chunks(data: bytes, order: Literal["little", "big"]) -> Iterator[tuple[byte
     while at + 8 <= len(data) and data[at]:
         size = int.from_bytes(data[at + 4 : at + 8], order)
         yield data[at : at + 4], at + 8, size
-        at += 8 + size + size % 2
+        at += 8 + size
+        at += data[at : at + 1] == b"\0" and size % 2  # Some programs leave out the byte that pads.
+
+
+def _notes_after(
+    data: bytes, end: int, chunks: Iterator[tuple[bytes, int, int]]
+) -> tuple[str, ...]:
+    """The remarks about what follows audio that ends at `end`, given the chunks after it.
+
+    Raises:
+        RejectError: It is more audio.
+    """
+    for name, at, size in chunks:
+        if name in (b"data", *_RIFFS):
+            raise RejectError(_MORE_AUDIO)
+        end = at + size + size % 2
+    if end <= len(data) + 1 and not data[end:].strip(b"\0"):
+        return ()
+    return ("it has bytes after its audio that are not read, and are not a chunk of WAV",)
 
 
 def _is_unfinished(data: bytes, at: int, order: Literal["little", "big"]) -> bool:
@@ -157,7 +176,9 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
     if (tag, bits) not in _WAVE_DTYPES:
         return _by_libsndfile(data, options, f"audio of format {tag} with {bits} bits")
     if not rate or not channels or frame != channels * bits // 8 or size % frame:
-        raise ValueError(f"{size} bytes at {rate} Hz, {channels} channels in {frame} bytes")
+        raise ValueError(
+            f"{size} bytes at {rate} Hz, {channels} channels of {bits} bits in {frame} bytes"
+        )
     dtype = np.dtype(_WAVE_DTYPES[tag, bits])
     count = size // frame * channels
     check_bytes(count * max(dtype.itemsize, 4 if options.float_audio else 0), options.max_bytes)
@@ -181,8 +202,10 @@ def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
 def read_sound(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels]: floats if their encoding has some, otherwise int16 or int32."""
     data = _untagged(data)
+    if data[:4] in _RIFFS:
+        return read_wav(data, options)
     if not _OTHER_AUDIO.match(data):
-        raise ValueError("its first bytes are not those of such a format")
+        raise ValueError(f"it begins with {data[:8]!r}, which is not such a format")
     return _decoded(data, options)
 
 
