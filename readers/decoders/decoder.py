@@ -119,15 +119,18 @@ def checked_value(name: str, feature: Feature, value: Any) -> Any:
                 f"feature {name!r}: map returned {type(value).__name__}, expected a list of arrays"
             )
         return [checked_value(name, each, array) for array in value]
+    if type(value) is bytes and feature.dtype == "string" and not feature.shape:
+        return value
     try:
         array = checked_array(name, feature, value)
         if feature.dtype != "string":
             return array.astype(numpy_dtype(feature.dtype), copy=False)
         strings = string_values(array)
     except ValueError as error:
+        reason = str(error).removeprefix(f"feature {name!r}: ")
         raise ValueError(
-            f"map returned another value: {error}; for a size that varies, use None in "
-            "readers.Map(function, schema)"
+            f"feature {name!r}: map returned a value that does not fit: {reason}; for a size that varies, use "
+            "None in readers.Map(function, schema)"
         ) from None
     return object_array(strings).reshape(array.shape) if feature.shape else strings[0]
 

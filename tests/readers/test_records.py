@@ -277,15 +277,23 @@ def test_a_map_is_given_no_record_of_a_later_batch(photos):
             r"expected int64 \[0\], got int64 \[1\]; .* readers.Map",
         ),
         (lambda r, k: {"b": 1}, {"a": ("int64",)}, "map returned b; expected a dict of a"),
-        (lambda r, k: {"a": 1.5}, {"a": ("int64",)}, "map returned another value: feature 'a'"),
-        (lambda r, k: {"a": 300}, {"a": ("int8",)}, r"expected int8 \[\], got '300'"),
+        (
+            lambda r, k: {"a": 1.5},
+            {"a": ("int64",)},
+            r"does not fit: expected int64 \[\], got '1.5'",
+        ),
+        (lambda r, k: {"a": 300}, {"a": ("int8",)}, r"does not fit: expected int8 \[\], got '300'"),
         (
             lambda r, k: {"a": [[1], [1, 2]]},
             {"a": ("int64", [None])},
-            r"feature 'a': expected int64 \[None\]",
+            r"feature 'a': map returned .* expected int64 \[None\]",
         ),
         (lambda r, k: {"a": 5}, {"a": ("int64", [None], "sequence")}, "expected a list of arrays"),
-        (lambda r, k: {"a": 1}, {"a": ("string",)}, "expected text or bytes, got int"),
+        (
+            lambda r, k: {"a": 1},
+            {"a": ("string",)},
+            "does not fit: expected text or bytes, got int",
+        ),
         (lambda r, k: [1], None, "map returned list; expected a dict"),
     ],
 )
