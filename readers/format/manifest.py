@@ -17,6 +17,7 @@ from readers.files.files import RefusedError
 from readers.files.local import is_local, path_text
 from readers.files.of_path import read_file
 from readers.format.display import features_table, format_table, splits_table
+from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import FIELDS, File, Shard, Split, split_json, typed
 
@@ -39,8 +40,9 @@ INDEX_SUFFIX = ".index"
 # Of text indexes, which other programs read, and which are not part of a dataset.
 TEXT_INDEX_SUFFIX = ".idx"
 
-# Stored with the options of a job: samples per second of all recordings, according to their files.
-SAMPLE_RATE = "sample_rate"
+# Stored with the options of a job: what the files of recordings state, as samples per second, and for each array the
+# names and the units of its channels.
+FACTS = SAMPLE_RATE, CHANNELS, UNITS = "sample_rate", "channel_names", "channel_units"
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
 _ADVICE_FOR_NEWER = (
@@ -123,6 +125,28 @@ class Manifest:
         return next(filter(None, rates), 0.0)
 
     @property
+    def channels(self) -> dict[str, tuple[str, ...]]:
+        """Feature name -> the names of its channels, its last axis, if their files state them."""
+        return self._of_channels(CHANNELS)
+
+    @property
+    def units(self) -> dict[str, tuple[str, ...]]:
+        """Feature name -> the unit of each channel, "" for unknown ones, if their files state them."""
+        return self._of_channels(UNITS)
+
+    def _of_channels(self, fact: str) -> dict[str, tuple[str, ...]]:
+        stated, found = self.options.get(fact), dict[str, tuple[str, ...]]()
+        if self.options.get("map") or not isinstance(stated, Mapping):
+            return found
+        for feature, spec in self.schema.items():
+            texts = stated.get(self.name_of_job(feature))
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                continue
+            if spec.shape[-1:] == (len(texts),):
+                found[feature] = tuple(texts)
+        return found
+
+    @property
     def shards(self) -> list[Shard]:
         """The shards of all splits."""
         return [shard for split in self.splits.values() for shard in split.shards]
@@ -140,14 +164,12 @@ class Manifest:
         return sum(split.duplicates for split in self.splits.values())
 
     @property
-    def more_frames(self) -> int:
-        """The number of images in all splits with more frames than the first, which is the record."""
-        return sum(split.more_frames for split in self.splits.values())
-
-    @property
-    def unannotated(self) -> int:
-        """The number of images in all splits that were kept without an annotation."""
-        return sum(split.unannotated for split in self.splits.values())
+    def remarks(self) -> Remarks:
+        """What was not read of the inputs of all splits, and what was taken for what."""
+        remarks = Remarks()
+        for split in self.splits.values():
+            remarks.merge(split.remarks)
+        return remarks
 
     @property
     def rejected(self) -> int:

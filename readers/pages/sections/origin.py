@@ -7,21 +7,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from readers.format.display import without_credentials
-from readers.format.manifest import SAMPLE_RATE
+from readers.format.manifest import FACTS
 from readers.pages.section import Section
 from readers.pages.study import Study
 
 # Options that are not flags, and values that equal the default.
-_NO_FLAGS = ("job", SAMPLE_RATE)
+_NO_FLAGS = ("job", *FACTS)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
 def section(study: Study) -> Section:
-    """The directory, the command and the versions of packages."""
+    """The directory, the command, the versions of packages, and the remarks about the inputs."""
     directory = without_credentials(study.directory)
     command = "".join(_command(study.manifest.options, directory))
     versions = study.manifest.versions
-    return Section.filled("origin", directory=directory, command=command, versions=versions)
+    remarks = study.manifest.remarks.lines()
+    return Section.filled(
+        "origin", directory=directory, command=command, versions=versions, remarks=remarks
+    )
 
 
 def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:
