@@ -80,10 +80,3 @@ def test_names_that_do_not_fit_the_feature_are_none(tmp_path):
         options = {CHANNELS: {"signal": wrong}}
         assert dataclasses.replace(manifest, options=options).channels == {}
     assert dataclasses.replace(manifest, options={CHANNELS: ["signal"]}).channels == {}
-
-
-def test_datasets_with_other_channels_are_not_read_together(tmp_path):
-    for name, names in {"a": NAMES, "b": NAMES[::-1]}.items():
-        dataset(tmp_path / name, names=names)
-    with pytest.raises(ValueError, match="has other channels"):
-        readers.as_numpy([tmp_path / "a", tmp_path / "b"], batch_size=5, batching="padded")
