@@ -146,8 +146,8 @@ class ReshardSecondPass(SecondPass):
         splits = examples.splits[good]
         counter.count(splits, columns)
         keys = [examples.keys[row] for row in good]
-        for name, values in columns.items() if self.spec.given is None else ():
-            what, odd = odd_ones(values) if self._counted[name] == ONE_BYTES_VALUE else ("", [])
+        for name, stored in columns.items() if self.spec.given is None else ():
+            what, odd = odd_ones(stored) if self._counted[name] == ONE_BYTES_VALUE else ("", [])
             text = f"{name!r} is not {what}, as most are, so all are stored as bytes; a --schema rejects it"
             for place in odd:
                 counter.remark(int(splits[place]), text, keys[place].decode("utf-8", "replace"))
