@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -58,6 +59,11 @@ class TorchBatches(IterableDataset[Any]):
         self._opened: tuple[tuple[Any, ...], BatchSource[Any]] | None = None
 
     def __iter__(self) -> TorchPass:
+        # Nothing else says that a loader puts our batches into batches.
+        if sys._getframe(1).f_locals.get("auto_collation"):
+            raise ValueError(
+                "DataLoader: pass batch_size=None, because the dataset already makes batches"
+            )
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         if info:
