@@ -431,6 +431,8 @@ def _without_manifest(directory: str) -> str:
     on_disk = is_local(directory)
     if on_disk and not os.path.exists(directory):
         return f"{directory}: no such directory"
+    if os.path.basename(directory) == MANIFEST:
+        return f"{directory} is a file: name its folder, {os.path.dirname(directory) or '.'}"
     message = (
         f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or, "
         "in Python, set schema= to read TFRecord files without a manifest"
