@@ -78,10 +78,9 @@ FORMATS = (
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
     _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
     _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "beam"),
-    _own(".mat", "hdf5:read_mat", _ARRAYS, "scipy h5py", "matlab"),
-    _own(".nc", "hdf5:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
-    _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "beam"),
-    _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "beam"),
+    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab"),
+    _own(".nc", "netcdf:read_nc", _ARRAYS, "netCDF4 h5py", "netcdf"),
+    _own(".edf .bdf", "edf:read_edf", _CHANNELS, "edfio", "beam"),
 )
 
 # Advice about files that look like recordings, but are not read.
@@ -137,6 +136,8 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
 def _checked(form: Format, recording: Recording, options: ReadOptions) -> Recording:
     """The recording in order; raises RejectError if it lacks what the options ask for."""
     check_bytes(sum(array.nbytes for array in recording.arrays.values()), options.max_bytes)
+    if not any(map(len, recording.arrays.values())):
+        raise RejectError("the recording has no samples")
     if "arrays" not in form.flags:
         from beam_jobs.jobs.sensors.read_options import choose_arrays
 
