@@ -126,7 +126,7 @@ class ReshardJob(ReshardSpec, Job):
 
     @property
     def compared(self) -> Compared:
-        given = self._given_for("--drop_near_duplicates, --keep_out and --check need")
+        given = self._given_for("--drop_near_duplicates and --keep_out need")
         features = {name: feature for name, feature in given.items() if name != _KEY}
         return compared_of(features, tuple(self.class_names))
 

@@ -114,6 +114,7 @@ def read_stored(
             for name, (feature, array) in zip(names, features.items(), strict=True)
             if stored[name].unit
         },
+        array="" if len(names) > 1 else names[0],
     )
 
 
