@@ -324,6 +324,8 @@ def test_unusual_headers_of_edf(fields, scale, note):
     assert note in "; ".join(found.notes) and len(found.notes) == bool(note)
     names = fields.get("labels", ("EEG 0", "EEG 1"))
     assert found.channels == {"signal": names}
+    more = read("edf", data + b"more").notes
+    assert "not read: bytes after its last whole data record" in more
     latin = data.replace("µ".encode(), "µ ".encode("latin-1"))
     assert read("edf", latin).channels["signal"][0] == names[0]
 

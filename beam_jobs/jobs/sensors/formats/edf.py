@@ -19,25 +19,29 @@ warnings.filterwarnings("ignore", module="edfio")
 
 def read_edf(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels] in physical units: the chosen signals, or all; annotations are left out."""
-    count = int(data[252:256])
+    count, is_bdf = int(data[252:256]), data[:1] == b"\xff"
     head = data[: 256 * (1 + count)].replace(b"\0", b" ")
+    plain = bytearray(head)
     # The duration of a data record, and the physical ranges.
-    numbers = slice(244, 252), slice(256 + 104 * count, 256 + 120 * count)
-    with_points = bytearray(head)
-    for field in numbers:
-        with_points[field] = head[field].replace(b",", b".")
-    notes = ["decimal commas in its header are read as points"] if with_points != head else []
-    if float(with_points[244:252]) == 0:
+    for numbers in slice(244, 252), slice(256 + 104 * count, 256 + 120 * count):
+        plain[numbers] = head[numbers].replace(b",", b".")
+    notes = ["decimal commas in its header are read as points"] if plain != head else []
+    if float(plain[244:252]) == 0:
         raise RejectError(
-            "its data records last 0 s, so its signals have no rate: correct the header"
+            "its data records last 0 s, so its signals have no rate: correct its header"
         )
-    parse = edfio.read_bdf if head[:1] == b"\xff" else edfio.read_edf
-    file = parse(bytes(with_points) + data[len(head) :], header_encoding=_encoding(head))
+    parse = edfio.read_bdf if is_bdf else edfio.read_edf
+    file = parse(bytes(plain) + data[len(head) :], header_encoding=_encoding(head))
     stated = int(head[236:244])
     if stated == -1:
         notes.append("its recorder was cut off (-1 data records): read to its end")
     elif stated != file.num_data_records:
         raise ValueError(f"it has {file.num_data_records} of {stated} blocks of samples")
+    # The samples of a data record.
+    fields = range(256 + 216 * count, 256 + 224 * count, 8)
+    samples = sum(int(head[field : field + 8]) for field in fields) * file.num_data_records
+    if len(data) > len(head) + samples * (3 if is_bdf else 2):
+        notes.append("not read: bytes after its last whole data record")
     has_times = len(file.signals) < count  # in a signal of annotations
     if head[196:197] == b"D" and not (has_times and file.is_continuous):
         raise RejectError("its recording was interrupted (EDF+D): export its parts as files")

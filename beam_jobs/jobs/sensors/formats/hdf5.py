@@ -67,8 +67,11 @@ def stored_dataset(path: str, item: Any) -> StoredArray:
         return StoredArray(NUMBERS, (0,), 0, functools.partial(reject_outside, path))
     kind = "empty" if item.shape is None else _kind(item.dtype)
     read = functools.partial(_values, path, item)
-    unit = np.asarray(item.attrs.get("units", "")).reshape(-1)[:1].astype(str)
-    return StoredArray(kind, item.shape or (), item.nbytes, read, unit="".join(unit))
+    unit = item.attrs.get("units", item.attrs.get("unit"))
+    unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit
+    return StoredArray(
+        kind, item.shape or (), item.nbytes, read, unit=unit if isinstance(unit, str) else ""
+    )
 
 
 def _kind(dtype: np.dtype) -> str:

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import h5py
 import numpy as np
 
 from beam_jobs.jobs.sensors.formats.hdf5 import datasets, is_outside, stored_dataset
-from beam_jobs.jobs.sensors.formats.stored_arrays import (
-    NUMBERS,
-    TEXT,
-    StoredArray,
-    kind_of,
-    read_stored,
-)
+from beam_jobs.jobs.sensors.formats.stored_arrays import TEXT, StoredArray, kind_of, read_stored
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
-from beam_jobs.storage.limits import check_bytes
 
-# MATLAB's classes of arrays of numbers -> dtypes.
-_DTYPES = {
-    "double": "float64",
-    "single": "float32",
-    "logical": "bool",
-    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+# The dtypes of MATLAB's classes of arrays of numbers.
+_DTYPES = {"double": "float64", "single": "float32", "logical": "bool"}
+_DTYPES |= {
+    f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 
 
@@ -37,7 +28,7 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
     MATLAB has no arrays of one dimension: rows [1, n] become [n].
     """
     if data[512:520] != b"\x89HDF\r\n\x1a\n":
-        return read_stored(_version_5(io.BytesIO(data), options), options)
+        return read_stored(_version_5(data), options)
     with h5py.File(io.BytesIO(data), "r") as file:  # version 7.3
         stored = {}
         for path, item in datasets(file).items():
@@ -51,45 +42,31 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
         return read_stored(stored, options)
 
 
-def _version_5(stream: io.BytesIO, options: ReadOptions) -> dict[str, StoredArray]:
+def _version_5(data: bytes) -> dict[str, StoredArray]:
     """The arrays of a file of version 4 to 7, which are in memory."""
     import scipy.io
 
-    chosen = {name.split("/")[0] for name in (*options.arrays, *options.own_columns)}
-    listed = [each for each in scipy.io.whosmat(stream) if not each[0].startswith("__")]
-    sizes = {
-        name: math.prod(shape) * np.dtype(_DTYPES.get(kind, "V0")).itemsize
-        for name, shape, kind in listed
-        if kind in {*_DTYPES, "char", "struct"} and (name in chosen or not options.arrays)
-    }
-    check_bytes(sum(sizes.values()), options.max_bytes)
     # A double that is a small whole number is stored in a byte: `mat_dtype` undoes that, but it drops
     # imaginary parts.
-    plain = scipy.io.loadmat(stream, variable_names=[*sizes])
-    exact = scipy.io.loadmat(stream, variable_names=[*sizes], mat_dtype=True)
-    stored = {}
-    for name, shape, kind in listed:
-        if name in sizes:
-            stored.update(_leaves(name, plain[name], exact[name]))
-        else:
-            stored[name] = StoredArray(kind, shape)
-    return stored
+    plain, exact = (scipy.io.loadmat(io.BytesIO(data), mat_dtype=each) for each in (False, True))
+    variables = [name for name in plain if not name.startswith("__")]
+    return {
+        path: array for name in variables for path, array in _leaves(name, plain[name], exact[name])
+    }
 
 
 def _leaves(path: str, plain: Any, exact: Any) -> Iterator[tuple[str, StoredArray]]:
     """The arrays in a variable, given it in the dtype of the file and in that of its class."""
     if type(plain) is not np.ndarray:
-        is_sparse = hasattr(plain, "nnz")
-        yield path, StoredArray("sparse" if is_sparse else "object", plain.shape)
+        yield path, StoredArray("sparse" if hasattr(plain, "nnz") else "object", plain.shape)
     elif plain.dtype.names and plain.size == 1:
         for name in plain.dtype.names:
             yield from _leaves(f"{path}/{name}", plain[name].item(), exact[name].item())
     else:
         array = _row(plain if np.iscomplexobj(plain) else exact)
-        array = array.astype(array.dtype.newbyteorder("="))
-        others = {"O": "cell", "V": "struct array"}
-        kind = others.get(array.dtype.kind) or kind_of(array.dtype)
-        yield path, _array(kind, array.shape, array.nbytes, lambda: array)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+        kind = {"O": "cell", "V": "struct array"}.get(array.dtype.kind) or kind_of(array.dtype)
+        yield path, StoredArray(kind, array.shape, array.nbytes, lambda: array, _role(array.shape))
 
 
 def _version_73(path: str, item: Any) -> StoredArray:
@@ -98,33 +75,25 @@ def _version_73(path: str, item: Any) -> StoredArray:
     if is_outside(item):
         return stored
     kind = item.attrs.get("MATLAB_class", b"").decode()
-    if kind == "char":
-        return _array(TEXT, stored.shape, stored.nbytes, lambda: _text(stored.read()))
-    if kind not in {*_DTYPES, ""} or "MATLAB_object_decode" in item.attrs:
+    if kind not in {*_DTYPES, "char", ""}:
         return StoredArray(kind, stored.shape)
     if item.attrs.get("MATLAB_empty"):  # it holds the sizes
-        empty = np.empty(tuple(map(int, stored.read().ravel())), _DTYPES[kind])
-        return _array(NUMBERS, empty.shape, 0, lambda: _row(empty))
-    if stored.kind == "references":
-        return StoredArray("struct array", stored.shape)
+        empty = np.empty(tuple(map(int, stored.read().ravel())), _DTYPES.get(kind, "U1"))
+        return StoredArray(kind_of(empty.dtype), empty.shape, 0, lambda: _row(empty), "empty")
 
     def read() -> np.ndarray:
-        values = _row(stored.read().T)
-        return values.astype(bool) if kind == "logical" else values
+        values = np.atleast_2d(stored.read().T)
+        if kind == "char":
+            return np.array(["".join(map(chr, row)) for row in values])
+        return _row(values.astype(bool) if kind == "logical" else values)
 
-    return _array(stored.kind, stored.shape[::-1], stored.nbytes, read)
-
-
-def _array(
-    kind: str, shape: tuple[int, ...], nbytes: int, read: Callable[[], np.ndarray]
-) -> StoredArray:
-    role = {0: "empty", 1: "single number"}.get(math.prod(shape), "")
-    return StoredArray(kind, shape, nbytes, read, role)
+    holds = TEXT if kind == "char" else stored.kind.replace("references", "struct array")
+    shape = stored.shape[::-1]
+    return StoredArray(holds, shape, stored.nbytes, read, _role(shape))
 
 
-def _text(codes: np.ndarray) -> np.ndarray:
-    """The rows of a char array, which is stored in MATLAB's order."""
-    return np.array(["".join(map(chr, row)) for row in np.atleast_2d(codes.T)])
+def _role(shape: tuple[int, ...]) -> str:
+    return {0: "empty", 1: "single number"}.get(math.prod(shape), "")
 
 
 def _row(array: np.ndarray) -> np.ndarray:

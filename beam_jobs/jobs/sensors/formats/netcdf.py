@@ -15,7 +15,6 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.hdf5 import datasets, is_outside, reject_outside
 from beam_jobs.jobs.sensors.formats.stored_arrays import (
-    TEXT,
     StoredArray,
     kind_of,
     read_stored,
@@ -27,9 +26,6 @@ from beam_jobs.jobs.sensors.recording import Recording
 _MISSING = {"_FillValue", "missing_value"}
 _VALID = {"valid_min", "valid_max", "valid_range"}
 _PACKING = {"scale_factor", "add_offset"}
-
-# The library reads a little more than the values of a classic file.
-_PADDING = 64
 
 
 def read_nc(data: bytes, options: ReadOptions) -> Recording:
@@ -46,26 +42,26 @@ def read_nc(data: bytes, options: ReadOptions) -> Recording:
                     reject_outside(path)
     notes: list[str] = []
     with netCDF4.Dataset("memory", memory=data) as file:
-        stored = {path: _stored(path, each, notes) for path, each in _variables(file)}
+        stored = {path: _stored(path, variable, notes) for path, variable in _variables(file)}
         recording = read_stored(stored, options, functools.partial(_attribute, file))
     return recording._replace(notes=(*recording.notes, *notes))
 
 
 def _whole(data: bytes) -> bytes:
-    """A classic file with bytes after its end.
+    """A classic file and bytes after its end, of which the library reads a few.
 
     Raises:
-        ValueError: It is cut: the library takes any bytes, or zeros, for what is missing.
+        ValueError: The file is cut: the library takes what follows for its values.
     """
-    ends = []
-    for padding in (bytes(_PADDING), b"\xff" * _PADDING):
-        with netCDF4.Dataset("memory", memory=data + padding) as file:
+    ends, more = [], 64
+    for padded in (data + bytes(more), data + b"\xff" * more):
+        with netCDF4.Dataset("memory", memory=padded) as file:
             file.set_auto_maskandscale(False)
             variables = [each for each in file.variables.values() if each.size]
             ends.append([each[(-1,) * each.ndim].tobytes() for each in variables])
     if ends[0] != ends[1]:
         raise ValueError("it is cut")
-    return data + padding
+    return padded
 
 
 def _variables(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -76,11 +72,8 @@ def _variables(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _stored(path: str, variable: Any, notes: list[str]) -> StoredArray:
-    if variable.dtype is str:
-        kind = TEXT
-    else:
-        is_ragged = isinstance(variable.datatype, netCDF4.VLType)
-        kind = "ragged" if is_ragged else kind_of(variable.dtype)
+    is_ragged = isinstance(variable.datatype, netCDF4.VLType) and variable.dtype is not str
+    kind = "ragged" if is_ragged else kind_of(np.dtype(variable.dtype))
     size = math.prod(variable.shape) * 8
     read = functools.partial(_values, path, variable, notes)
     role = "coordinate" if variable.dimensions == (variable.name,) else ""
@@ -91,30 +84,29 @@ def _values(path: str, variable: Any, notes: list[str]) -> np.ndarray:
     """The values of a variable: text, numbers as stored, or floats with NaN for missing values."""
     masked = variable[...]
     values, is_missing = np.asarray(np.ma.getdata(masked)), np.ma.getmaskarray(masked)
-    if values.dtype.kind not in "biuf":
+    if values.dtype.kind not in "iuf":
         return netCDF4.chartostring(values) if values.dtype == "S1" and values.ndim else values
     values = values.astype(values.dtype.newbyteorder("="))
     attributes = {name: variable.getncattr(name) for name in variable.ncattrs()}
-    if values.dtype.kind == "f":
-        result = values.copy()
-        # The library does not compare with a value of another dtype, such as the double 1e20 with floats.
-        for name in _MISSING if _PACKING.isdisjoint(attributes) else ():
-            found = np.asarray(attributes.get(name, ()))
-            if found.dtype.kind in "iuf":
-                is_missing = is_missing | np.isin(values, found.astype(values.dtype))
-    elif (_MISSING | _VALID).isdisjoint(attributes):
+    if values.dtype.kind != "f" and (_MISSING | _VALID).isdisjoint(attributes):
         if is_missing.any():
-            fill = values[is_missing][0]
+            mark = values[is_missing][0]
             notes.append(
-                f"array {path}: {fill}, which also stands for values never written, is kept"
+                f"array {path}: {mark}, which also stands for values never written, is kept"
             )
         return values
-    else:
-        result = values.astype(np.float64)
-        if (result.astype(values.dtype) != values)[~is_missing].any():
-            raise RejectError(
-                f"array {path!r} may have missing values, so it becomes float64, which does not hold all of its integers"
-            )
+    result = values.astype(values.dtype if values.dtype.kind == "f" else np.float64)
+    with np.errstate(invalid="ignore"):
+        is_rounded = result.astype(values.dtype) != values
+    if (is_rounded & ~is_missing & ~np.isnan(result)).any():
+        raise RejectError(
+            f"array {path!r} may have missing values, so it becomes float64, which does not hold all of its integers"
+        )
+    # The library does not compare with a value of another dtype, such as the double 1e20 with floats.
+    for name in _MISSING & attributes.keys() if _PACKING.isdisjoint(attributes) else ():
+        mark = np.asarray(attributes[name])
+        if mark.dtype.kind in "iuf":
+            is_missing = is_missing | np.isin(result, mark.astype(result.dtype))
     result[is_missing] = np.nan
     return result
 
