@@ -27,7 +27,6 @@ def edf(
     seconds=1,
     low=-100,
     high=100,
-    labels=("EEG 0", "EEG 1", "EEG 2"),
     times: tuple[bytes, ...] = (),
 ) -> tuple[bytes, list]:
     """A file by the letter of the specification, and its signals in physical units, from -100 to 100.
@@ -44,7 +43,7 @@ def edf(
     head += f"{stated:<8}{seconds:<8}{total:<4}".encode()
     notes = "BDF Annotations" if bits == 24 else "EDF Annotations"
     for width, values in (
-        (16, [*labels[:count], notes]),
+        (16, [*(f"EEG {i}" for i in range(count)), notes]),
         (80, [""] * total),
         (8, ["uV"] * count + [""]),
         (8, [low] * count + [-1]),

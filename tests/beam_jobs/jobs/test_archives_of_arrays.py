@@ -120,7 +120,7 @@ def test_other_arrays_of_an_archive_are_never_read():
     found = read("npz", data)
     assert_same(found.arrays["signal"], np.arange(3))
     assert found.notes == (
-        "not read: y (pickled objects), name (text), fs (single number), day (dates); choose arrays with --arrays",
+        "not read: y (pickled objects), name (text), fs (single number), day (datetime64[D]); choose arrays with --arrays",
     )
     assert read("npz", data, arrays=("x",)).notes == ()
     wrong = "array 'y' is pickled objects [2]: expected numbers along time"
@@ -228,21 +228,9 @@ def test_complex_numbers_of_other_programs_and_units_are_read():
             file["z"].attrs["units"] = "m/s"
 
         found = read("h5", h5_of(write))
-        expected = np.array([complex(1, np.inf), 3 - 4j], np.result_type(dtype, "complex64"))
+        expected = np.array([complex(1, np.inf), 3 - 4j], {"f4": "c8", ">f8": ">c16"}[dtype])
         assert_same(found.arrays["signal"], expected)
         assert found.units == {"signal": ("m/s",)}
-
-
-def test_an_array_with_a_compression_that_is_not_built_in_is_rejected_in_words():
-    def write(file):
-        plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        plan.set_chunk((4,))
-        plan.set_filter(500, h5py.h5z.FLAG_OPTIONAL, (2, 2, 4, 32, 5, 1, 1))
-        space = h5py.h5s.create_simple((4,))
-        array = h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, space, plan)
-        array.write_direct_chunk((0,), bytes(16))
-
-    assert "'x' is compressed with filter 500, which h5py" in rejected("h5", h5_of(write))
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "h5"])
@@ -331,11 +319,3 @@ def test_a_chunk_that_unpacks_to_more_than_memory_is_rejected():
 
     with pytest.raises(RejectError, match=r"^not a whole \.h5 file: "):
         read_recording("x.h5", h5_of(write), ReadOptions(max_bytes=2000))
-
-
-@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "x" * 300])
-def test_an_array_whose_name_no_feature_may_have_is_rejected(name):
-    data = npz(True, **{name: np.ones(3), "b": np.ones(3)})
-    message = rejected("npz", data)
-    assert message.startswith(f"an array may not be called {name[:80]!r}: expected 1 to 255 char")
-    assert list(read("npz", data, arrays=("b",)).arrays) == ["signal"]

@@ -179,18 +179,13 @@ def suffixes_with(flag: str) -> str:
 
 def _format_of(name: str) -> tuple[str, Format | None]:
     """The longest known suffix of a name, and its format; this package's formats go first."""
-    return _format_of_suffixes(name.rpartition("/")[2].lower().partition(".")[2])
-
-
-@functools.lru_cache(maxsize=1024)
-def _format_of_suffixes(text: str) -> tuple[str, Format | None]:
-    """As `_format_of`, given the part of a name after the first dot."""
-    parts = text.split(".")
-    suffixes = [f".{'.'.join(parts[start:])}" for start in range(len(parts))]
-    if own := next((suffix for suffix in suffixes if suffix in _OWN), ""):
-        return own, _OWN[own]
-    other = next((suffix for suffix in suffixes if suffix in _others()), "")
-    return other, _others().get(other)
+    parts = name.rpartition("/")[2].lower().split(".")
+    suffixes = [f".{'.'.join(parts[start:])}" for start in range(1, len(parts))]
+    for formats in (_OWN, _others()):
+        for suffix in suffixes:
+            if suffix in formats:
+                return suffix, formats[suffix]
+    return "", None
 
 
 _OWN = {suffix: form for form in FORMATS for suffix in form.suffixes}
