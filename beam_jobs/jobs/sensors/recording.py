@@ -90,12 +90,7 @@ class Column(NamedTuple):
         """Yields (text of a value, error, its rows) for each value, in the order of first rows.
 
         The error is empty if the value can name a recording. Rows are int64 and ascending.
-
-        Raises:
-            RejectError: The column has no rows.
         """
-        if not len(self.codes):
-            raise RejectError("it has no rows")
         without = np.array([is_missing(value) for value in self.values])
         codes = np.where(without[self.codes], -1, self.codes)
         order = np.argsort(codes, kind="stable")

@@ -13,6 +13,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.stored_arrays import (
+    COMPLEX,
     NUMBERS,
     StoredArray,
     kind_of,
@@ -20,23 +21,6 @@ from beam_jobs.jobs.sensors.formats.stored_arrays import (
 )
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
-
-# The parts of complex numbers as MATLAB, Octave and Julia write them; h5py knows its own, `r` and `i`.
-_COMPLEX = ("real", "imag")
-
-
-def read_h5(
-    data: bytes, options: ReadOptions, describe: Callable[[str, Any], StoredArray] | None = None
-) -> Recording:
-    """The chosen arrays of an HDF5 file by their paths, or all that are numbers along time.
-
-    Args:
-        describe: Returns the array of a path and a dataset or link, in place of `stored_dataset`.
-    """
-    describe = describe or stored_dataset
-    with h5py.File(io.BytesIO(data), "r") as file:
-        stored = {path: describe(path, item) for path, item in datasets(file).items()}
-        return read_stored(stored, options, functools.partial(_attribute, file))
 
 
 def datasets(file: Any) -> dict[str, Any]:
@@ -62,7 +46,7 @@ def stored_dataset(path: str, item: Any) -> StoredArray:
     """A dataset, or a link to another file, which is never opened."""
     if is_outside(item):
         return StoredArray(NUMBERS, (0,), 0, functools.partial(_reject_outside, path))
-    kind = "empty" if item.shape is None else _kind(item.dtype)
+    kind = "empty" if item.shape is None else kind_of(item.dtype)
     unit = item.attrs.get("units", item.attrs.get("unit"))
     unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit
     read = functools.partial(_values, item)
@@ -75,20 +59,21 @@ def _reject_outside(path: str) -> NoReturn:
     raise RejectError(f"array {path!r} is in another file, which is never opened")
 
 
-def _kind(dtype: np.dtype) -> str:
-    if h5py.check_string_dtype(dtype):
-        return "text"
-    if dtype.kind == "O":
-        return "ragged" if h5py.check_vlen_dtype(dtype) else "references"
-    return NUMBERS if dtype.names == _COMPLEX else kind_of(dtype)
-
-
 def _values(item: Any) -> np.ndarray:
-    if h5py.check_string_dtype(item.dtype) and item.dtype.kind == "O":
-        return np.asarray(item.asstr()[()], object)
     values = np.asarray(item[()])
-    is_complex = values.dtype.names == _COMPLEX
+    is_complex = values.dtype.names == COMPLEX
     return values.view(f"{values.dtype[0].str[0]}c{values.itemsize}") if is_complex else values
+
+
+def read_h5(
+    data: bytes,
+    options: ReadOptions,
+    describe: Callable[[str, Any], StoredArray] = stored_dataset,
+) -> Recording:
+    """The chosen arrays of an HDF5 file by their paths, or all that are numbers along time."""
+    with h5py.File(io.BytesIO(data), "r") as file:
+        stored = {path: describe(path, item) for path, item in datasets(file).items()}
+        return read_stored(stored, options, functools.partial(_attribute, file))
 
 
 def _attribute(file: Any, name: str) -> np.ndarray | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,9 +24,6 @@ from beam_jobs.jobs.sensors.recording import Recording
 
 # Integers become float64 if one of these attributes states which of them are missing.
 _MISSING = {"_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"}
-
-# A missing value of another dtype, such as the double 1e20 among floats, would not be found.
-warnings.filterwarnings("error", r".*\b(missing_value|_FillValue) not used", module=__name__)
 
 
 def read_nc(data: bytes, options: ReadOptions) -> Recording:
@@ -88,6 +84,13 @@ def _values(path: str, variable: Any) -> np.ndarray:
                 f"array {path!r} has missing values and integers that float64 does not hold"
             )
     if values.dtype.kind == "f":
+        # The library ignores marks that are doubles, such as 1e20 among floats.
+        for name in {"_FillValue", "missing_value"}.intersection(variable.ncattrs()):
+            mark = np.asarray(variable.getncattr(name))
+            if mark.dtype.kind == variable.dtype.kind == "f" and not hasattr(
+                variable, "scale_factor"
+            ):
+                is_missing = is_missing | np.isin(values, mark.astype(values.dtype))
         values[is_missing] = np.nan
     return values
 

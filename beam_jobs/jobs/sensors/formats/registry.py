@@ -136,7 +136,7 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
 def _checked(form: Format, recording: Recording, options: ReadOptions) -> Recording:
     """The recording in order; raises RejectError if it lacks what the options ask for."""
     check_bytes(sum(array.nbytes for array in recording.arrays.values()), options.max_bytes)
-    if not any(map(len, recording.arrays.values())):
+    if all(array.shape[:1] == (0,) for array in recording.arrays.values()):
         raise RejectError("the recording has no samples")
     if "arrays" not in form.flags:
         from beam_jobs.jobs.sensors.read_options import choose_arrays

@@ -15,6 +15,8 @@ from readers.format.display import first_names
 from readers.format.encodings.spec import format_shape
 
 NUMBERS = "numbers"
+# The parts of complex numbers as MATLAB, Octave and Julia write them in HDF5; h5py knows its own, `r` and `i`.
+COMPLEX = ("real", "imag")
 _NAMES_SHOWN = 8
 
 
@@ -39,11 +41,15 @@ class StoredArray(NamedTuple):
 
 
 def kind_of(dtype: np.dtype) -> str:
-    """What an array of a dtype holds."""
-    if dtype.names:
+    """What an array of a dtype holds; h5py's dtypes of objects have metadata."""
+    if dtype.names and dtype.names != COMPLEX:
         return f"compound of {first_names(dtype.names, _NAMES_SHOWN)}"
-    kinds = {"S": "text", "U": "text", "O": "pickled objects"}
-    return NUMBERS if dtype.kind in "biufc" else kinds.get(dtype.kind, dtype.name)
+    of = dtype.metadata or {}
+    if dtype.kind in "SU" or of.get("vlen") in (str, bytes):
+        return "text"
+    if dtype.kind == "O":
+        return "ragged" if "vlen" in of else "references" if "ref" in of else "pickled objects"
+    return NUMBERS if dtype.kind in "biufc" or dtype.names else dtype.name
 
 
 def read_stored(
