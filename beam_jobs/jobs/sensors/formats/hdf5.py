@@ -6,15 +6,13 @@ import functools
 import io
 import math
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import h5py
 import numpy as np
 
-from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.stored_arrays import (
     COMPLEX,
-    NUMBERS,
     StoredArray,
     kind_of,
     read_stored,
@@ -24,7 +22,7 @@ from beam_jobs.jobs.sensors.recording import Recording
 
 
 def datasets(file: Any) -> dict[str, Any]:
-    """Datasets and links to other files by path, sorted by path, except soft links and MATLAB's inner parts."""
+    """Datasets and links to other files by path, sorted by path; soft links are skipped."""
     items = {}
 
     def visit(path: str, link: Any) -> None:
@@ -34,7 +32,7 @@ def datasets(file: Any) -> dict[str, Any]:
             items[path] = item
 
     file.visititems_links(visit)
-    return {path: items[path] for path in sorted(items) if not path.startswith("#")}
+    return dict(sorted(items.items()))
 
 
 def is_outside(item: Any) -> bool:
@@ -42,21 +40,16 @@ def is_outside(item: Any) -> bool:
     return isinstance(item, h5py.ExternalLink) or bool(item.external) or item.is_virtual
 
 
-def stored_dataset(path: str, item: Any) -> StoredArray:
+def stored_dataset(item: Any) -> StoredArray:
     """A dataset, or a link to another file, which is never opened."""
     if is_outside(item):
-        return StoredArray(NUMBERS, (0,), 0, functools.partial(_reject_outside, path))
+        return StoredArray("in another file", ())
     kind = "empty" if item.shape is None else kind_of(item.dtype)
     unit = item.attrs.get("units", item.attrs.get("unit"))
     unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit
     read = functools.partial(_values, item)
-    return StoredArray(
-        kind, item.shape or (), item.nbytes, read, unit=unit if isinstance(unit, str) else ""
-    )
-
-
-def _reject_outside(path: str) -> NoReturn:
-    raise RejectError(f"array {path!r} is in another file, which is never opened")
+    stated = unit if isinstance(unit, str) else ""
+    return StoredArray(kind, item.shape or (), item.nbytes, read, unit=stated)
 
 
 def _values(item: Any) -> np.ndarray:
@@ -68,11 +61,13 @@ def _values(item: Any) -> np.ndarray:
 def read_h5(
     data: bytes,
     options: ReadOptions,
-    describe: Callable[[str, Any], StoredArray] = stored_dataset,
+    describe: Callable[[Any], StoredArray] = stored_dataset,
 ) -> Recording:
     """The chosen arrays of an HDF5 file by their paths, or all that are numbers along time."""
     with h5py.File(io.BytesIO(data), "r") as file:
-        stored = {path: describe(path, item) for path, item in datasets(file).items()}
+        items = datasets(file).items()
+        # MATLAB keeps the parts of cells and objects below such names.
+        stored = {path: describe(item) for path, item in items if path[0] != "#"}
         return read_stored(stored, options, functools.partial(_attribute, file))
 
 

@@ -48,9 +48,9 @@ def _leaves(path: str, plain: Any, exact: Any) -> Iterator[tuple[str, StoredArra
         yield path, _stored(kind, array.shape, array.nbytes, lambda: array)
 
 
-def _dataset(path: str, item: Any) -> StoredArray:
+def _dataset(item: Any) -> StoredArray:
     """A dataset of version 7.3, which is stored in MATLAB's order."""
-    stored = stored_dataset(path, item)
+    stored = stored_dataset(item)
     if is_outside(item):
         return stored
     kind = item.attrs.get("MATLAB_class", b"").decode()
