@@ -25,10 +25,8 @@ def read_edf(data: bytes, options: ReadOptions) -> Recording:
     for numbers in slice(244, 252), slice(256 + 104 * count, 256 + 120 * count):
         plain[numbers] = head[numbers].replace(b",", b".")
     notes = ["decimal commas in its header are read as points"] if plain != head else []
-    if float(plain[244:252]) == 0:
-        raise RejectError(
-            "its data records last 0 s, so its signals have no rate: correct its header"
-        )
+    if not float(plain[244:252]) > 0:
+        raise RejectError("its data records last 0 s, so its signals have no rate")
     parse = edfio.read_bdf if data[:1] == b"\xff" else edfio.read_edf
     file = parse(bytes(plain) + data[len(head) :], header_encoding="latin-1")
     stated = int(head[236:244])
@@ -51,7 +49,7 @@ def read_edf(data: bytes, options: ReadOptions) -> Recording:
     for signal in signals:
         if any(low == high for low, high in (signal.physical_range, signal.digital_range)):
             raise RejectError(
-                f"signal {signal.label!r} has an empty range, so its unit is unknown: leave it out with --drop_columns"
+                f"signal {signal.label!r} has an empty range, so its unit is unknown: --drop_columns leaves it out"
             )
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:

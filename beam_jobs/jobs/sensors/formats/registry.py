@@ -83,15 +83,6 @@ FORMATS = (
     _own(".edf .bdf", "edf:read_edf", _CHANNELS, "edfio", "beam"),
 )
 
-# Advice about files that look like recordings, but are not read.
-NOT_READ = {
-    ".m4a .aac .mp4 .wma .amr .webm": "convert with ffmpeg -i IN OUT.flac",
-    ".xlsx .xls .ods": "save each sheet as .csv",
-    ".pkl .pickle .joblib .pt": "it may run code when it is opened; save arrays as .npz",
-    ".json": "write a row on each line, as .jsonl",
-    ".mseed .hea .dat .rec .c3d .bag .mcap .tdms .fif": "convert to .npz, .h5 or .csv",
-}
-
 
 def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     """The recording in the bytes of a file.
@@ -108,7 +99,8 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     """
     suffix, form = _format_of(name)
     if not form:
-        raise RejectError(_refusal(name))
+        known = ", ".join(suffixes_of(*FORMATS, *_others().values()))
+        raise RejectError(f"expected a file name that ends in one of {known}")
     read = _reader(form, suffix)
     try:
         if _CRASHING.isdisjoint(form.libraries):
@@ -149,15 +141,6 @@ def _checked(form: Format, recording: Recording, options: ReadOptions) -> Record
                 "or a column, an array or an attribute of the file"
             )
     return recording if options.recording_column else recording.in_order(options.times)
-
-
-def _refusal(name: str) -> str:
-    ending = f".{name.rsplit('.', 1)[-1].lower()}"
-    for endings, cure in NOT_READ.items():
-        if ending in endings.split():
-            return f"{ending} files are not read: {cure}"
-    suffixes = ", ".join(suffixes_of(*FORMATS, *_others().values()))
-    return f"expected a file name that ends in one of {suffixes}"
 
 
 def flags_of(name: str) -> tuple[str, ...]:

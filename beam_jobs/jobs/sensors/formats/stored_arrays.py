@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def kind_of(dtype: np.dtype) -> str:
     """What an array of a dtype holds; h5py's dtypes of objects have metadata."""
     if dtype.names and dtype.names != COMPLEX:
         return f"compound of {first_names(dtype.names, _NAMES_SHOWN)}"
-    of = dtype.metadata or {}
+    of: Mapping[str, Any] = dtype.metadata or {}
     if dtype.kind in "SU" or of.get("vlen") in (str, bytes):
         return "text"
     if dtype.kind == "O":
@@ -67,8 +67,8 @@ def read_stored(
         RejectError: An array that is asked for is missing, holds no numbers along time, or has not one value
             for each sample; none is left; or they take more than `options.max_bytes`.
     """
-    names, others = choose_arrays(stored, options), list[str]()
-    for name in list(names):
+    names, others = dict.fromkeys(choose_arrays(stored, options)), list[str]()
+    for name in [*names]:
         kind, shape, _, _, role, _ = stored[name]
         if options.arrays and (kind != NUMBERS or not shape):
             found = f"{kind} {format_shape(shape)}"
@@ -76,7 +76,7 @@ def read_stored(
         role = "" if options.arrays else role or ("" if shape else "single number")
         if why := role if kind == NUMBERS else kind:
             others.append(f"{name} ({why})")
-            names.remove(name)
+            del names[name]
     listed = first_names(others, _NAMES_SHOWN)
     if not names:
         raise RejectError(f"it has no array of numbers{listed and f', only {listed}'}")
@@ -98,5 +98,5 @@ def read_stored(
         columns={n: Column.of(n, array) for n, array in own.items() if array.size != 1},
         metadata={n: plain_value(n, array.item()) for n, array in own.items() if array.size == 1},
         units=units,
-        array="" if len(names) > 1 else names[0],
+        array="" if len(names) > 1 else next(iter(names)),
     )
