@@ -11,12 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from beam_jobs.jobs.sensors.formats.stored_arrays import (
-    COMPLEX,
-    StoredArray,
-    kind_of,
-    read_stored,
-)
+from beam_jobs.jobs.sensors.formats.stored_arrays import COMPLEX, StoredArray, kind_of, read_stored
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
 
@@ -59,9 +54,7 @@ def _values(item: Any) -> np.ndarray:
 
 
 def read_h5(
-    data: bytes,
-    options: ReadOptions,
-    describe: Callable[[Any], StoredArray] = stored_dataset,
+    data: bytes, options: ReadOptions, describe: Callable[[Any], StoredArray] = stored_dataset
 ) -> Recording:
     """The chosen arrays of an HDF5 file by their paths, or all that are numbers along time."""
     with h5py.File(io.BytesIO(data), "r") as file:

@@ -14,11 +14,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.hdf5 import datasets, is_outside
-from beam_jobs.jobs.sensors.formats.stored_arrays import (
-    StoredArray,
-    kind_of,
-    read_stored,
-)
+from beam_jobs.jobs.sensors.formats.stored_arrays import StoredArray, kind_of, read_stored
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
 
