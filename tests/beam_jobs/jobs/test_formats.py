@@ -196,6 +196,18 @@ def test_a_file_of_each_format_is_read_in_a_dtype_of_the_table(suffix):
     )
 
 
+def test_the_table_of_refused_formats_has_their_lines():
+    *listed, _ = table("| files | the reject says |")
+    assert {
+        " ".join(re.findall(r"`([^`]+)`", files)): line for files, line in listed
+    } == registry.NOT_READ
+    for endings, line in registry.NOT_READ.items():
+        for ending in endings.split():
+            with pytest.raises(RejectError) as caught:
+                read_recording(f"a{ending}", b"", ReadOptions())
+            assert str(caught.value) == f"{ending} files are not read: {line}"
+
+
 # Files that are damaged, or of another format.
 
 WHOLE = {suffix: written(suffix) for suffix in registry._OWN if not suffix.endswith(".gz")}
