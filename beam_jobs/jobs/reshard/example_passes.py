@@ -185,7 +185,7 @@ def _sketch(
         rows = range(start, min(start + _AT_ONCE, len(numbers)))
         values = [_value_of(builder.near, decoder, examples.record(row)) for row in rows]
         at = slice(rows.start, rows.stop)
-        builder.add(numbers[at], orders[at], examples.splits[at], values)
+        builder.add(numbers[at], orders[at], values)
 
 
 def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:
