@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -94,17 +93,6 @@ NOT_READ = {
 }
 
 
-# Files of any name, by what they begin with.
-_OTHER_CONTENT = (
-    (re.compile(rb"version https://git-lfs"), "it is a Git LFS pointer: run git lfs pull"),
-    (
-        re.compile(rb"\s*<(!doctype )?html", re.I),
-        "it is a page of HTML: was the download an error?",
-    ),
-    (re.compile(rb"....ftyp", re.S), "it is an MPEG-4 file: convert with ffmpeg -i IN OUT.flac"),
-)
-
-
 def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     """The recording in the bytes of a file.
 
@@ -121,9 +109,6 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     suffix, form = _format_of(name)
     if not form:
         raise RejectError(_refusal(name))
-    for beginning, what in _OTHER_CONTENT:
-        if beginning.match(data):
-            raise RejectError(what)
     read = _reader(form, suffix)
     try:
         if _CRASHING.isdisjoint(form.libraries):
