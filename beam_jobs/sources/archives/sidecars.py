@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -90,21 +90,18 @@ class Samples:
         """Whether a member of this name describes another one, if that exists."""
         return self._active and bool(_kind(name) or _COMPANION.fullmatch(name))
 
-    def is_sidecar(self, name: str) -> bool:
-        """Whether a member is a sidecar; `run.acc.txt` is none without another member `run.acc.*`."""
-        if not (self._active and _kind(name)):
-            return False
-        own, *shorter = stems_of(name)
-        return not shorter or own in self._begins
+    def role(self, name: str) -> Literal["record", "sidecar", "lone", "companion"]:
+        """What a member is, given all; lone if it is a sidecar of no other member.
 
-    def is_lone(self, sidecar: str) -> bool:
-        """Whether no member has a sidecar's name."""
-        return stems_of(sidecar)[0] not in self._begins
-
-    def is_companion(self, name: str) -> bool:
-        """Whether a member is an image that describes another one: a mask, a depth map, ..."""
-        match = _COMPANION.fullmatch(name) if self._active else None
-        return match is not None and comparable(match[1]) in self._described
+        A `run.acc.txt` is a record unless there is another member `run.acc.*`.
+        """
+        if not self.may_describe(name):
+            return "record"
+        if _kind(name):
+            own, *shorter = stems_of(name)
+            return "sidecar" if own in self._begins else "record" if shorter else "lone"
+        match = _COMPANION.fullmatch(name)
+        return "companion" if match and comparable(match[1]) in self._described else "record"
 
     def sidecars_of(self, name: str) -> tuple[list[Held], str]:
         """The sidecars of a member, and a remark if they may be those of another one."""
@@ -161,7 +158,7 @@ class MemberGroup:
 
     def add(self, member: Member, stream: BinaryIO) -> None:
         """Adds a member, given a stream of its bytes."""
-        if self.samples.is_companion(member.name):
+        if self.samples.role(member.name) == "companion":
             return
         held = self._read(member, stream)
         self.samples.add(*held)
@@ -189,16 +186,13 @@ class MemberGroup:
         """The records since the last call, with their bytes; finally those that might have described others."""
         taken, self._records = self._records, []
         if ended:
-            others = self.samples.is_sidecar, self.samples.is_companion
-            taken += [held for held in self._waiting if not any(f(held[0].name) for f in others)]
+            taken += [held for held in self._waiting if self.samples.role(held[0].name) == "record"]
         self._bytes -= sum(len(data) for _, data in taken)
         return taken
 
     def lone_sidecars(self) -> Iterator[Member]:
         """Yields the sidecars that describe no member, once all members were added."""
-        for member, _ in self._waiting:
-            if self.samples.is_sidecar(member.name) and self.samples.is_lone(member.name):
-                yield member
+        return (member for member, _ in self._waiting if self.samples.role(member.name) == "lone")
 
 
 def lone_sidecar(archive: Source, sidecar: Member) -> Source:

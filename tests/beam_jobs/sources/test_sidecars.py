@@ -25,7 +25,7 @@ from beam_jobs.sources.archives.sidecars import Samples, group_of, row_of
 )
 def test_a_name_is_split_at_dots_after_its_folder(name, group, is_sidecar):
     assert group_of(name) == group
-    assert samples_of(name).is_sidecar(name) == is_sidecar
+    assert samples_of(name).role(name) == ("lone" if is_sidecar else "record")
 
 
 def samples_of(*names: str) -> Samples:
