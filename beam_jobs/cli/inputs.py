@@ -6,13 +6,13 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.job import Job
+    from beam_jobs.jobs.job import FileJob, Job
     from beam_jobs.sources.extra_features import ExtraFeature
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
@@ -240,12 +240,18 @@ class InputFlags(JobFlags):
         return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
 
     def without_label(self, label: str, job: Job) -> Iterator[str]:
-        """Yields a line about the label that the records of a job do not have."""
+        """Yields lines about the label that the records of a job do not have, and about tables that are not read."""
         if not label and "label" not in job.schema:
             yield (
                 "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
                 "or --label none if this is what you want"
             )
+        labels = cast("FileJob", job).labels
+        if labels.columns:
+            yield from lists_as_text(labels.table, job.inputs.first_value(labels.table))
+        for name in ("metadata.csv", "metadata.jsonl"):
+            if not self.table and os.path.exists(f"{job.inputs.root}/{name}"):
+                yield f"{name} describes the files next to it: --table FILE reads its columns"
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
         from beam_jobs.sources.archives.archive import archive_kind
@@ -278,6 +284,14 @@ class InputFlags(JobFlags):
         if join:
             return JoinedInputs(inputs.patterns, inputs.root, output, join=join)
         return inputs
+
+
+def lists_as_text(column: str, label: Any) -> Iterator[str]:
+    """Yields a warning if the first label of a column is a list that is written as text."""
+    from beam_jobs.sources.labels import list_in
+
+    if list_in(label) is not label:
+        yield f"column {column!r} holds text such as {label!r:.80}, which is read as a list of labels"
 
 
 def _lie_in_one_folder(inputs: Inputs) -> bool:

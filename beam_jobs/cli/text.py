@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
+from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag, lists_as_text
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
+    from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.text.text_job import TextJob
     from beam_jobs.jobs.text.text_spec import Tokens
     from beam_jobs.sources.inputs import Inputs
@@ -172,7 +173,8 @@ class TextFlags(InputFlags):
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.text.text_job import TextJob
-        from beam_jobs.jobs.text.text_reader import has_several_labels
+        from beam_jobs.jobs.text.text_reader import first_label
+        from beam_jobs.sources.labels import holds_lists
         from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras
@@ -199,9 +201,16 @@ class TextFlags(InputFlags):
             encodings=self.feature_encodings,
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
-        job = replace(job, several_labels=has_several_labels(job), label_names=names)
+        several = holds_lists(label_field, first_label(job))
+        job = replace(job, several_labels=several, label_names=names)
         _check_first(job)
         return job
+
+    def warnings(self, job: Job) -> Iterator[str]:
+        from beam_jobs.jobs.text.text_reader import first_label
+
+        text_job = cast("TextJob", job)
+        yield from lists_as_text(text_job.label_field, first_label(text_job))
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""

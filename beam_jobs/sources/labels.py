@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
+import json
 import math
 import re
 from collections import Counter
@@ -19,6 +21,7 @@ from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Label, Source, column_of
 from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.paths import comparable
 from readers.files.local import is_local
 from readers.format.schema import Feature
 
@@ -39,13 +42,14 @@ _EXACT_FLOATS = 2.0**53
 def label_text(value: Any) -> str:
     """The canonical text of a label: text as it is, the digits of a whole number, true or false.
 
-    Programs write a column of whole numbers with gaps as floats, so 3.0 counts as 3.
+    Programs write a column of whole numbers with gaps as floats, so 3.0 counts as 3, in text too.
 
     Raises:
         RejectError: the value is none of these.
     """
     if isinstance(value, str) and value:
-        return value
+        is_whole = value.endswith(".0") and whole_number(value[:-2]) is not None
+        return value[:-2] if is_whole else value
     if isinstance(value, bool):  # Python's True is also the integer 1, which is another class.
         return "true" if value else "false"
     if isinstance(value, int):
@@ -93,6 +97,7 @@ def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
     Raises:
         RejectError: a label is neither text nor a whole number, or a list instead of a single label.
     """
+    value = list_in(value)
     if several:
         values = value if isinstance(value, list) else [value]
         return tuple(_class_name(item, names) for item in values)
@@ -101,8 +106,19 @@ def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
     return _class_name(value, names)
 
 
+def list_in(value: Any) -> Any:
+    """The list in a text that pandas wrote, such as `[0, 1]` or `['a', 'b']`; any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        for text in (value, value.replace("'", '"')):
+            with contextlib.suppress(ValueError, RecursionError):
+                return json.loads(text)
+    return value
+
+
 def _class_name(value: Any, names: tuple[str, ...]) -> str:
     text = label_text(value)
+    if isinstance(value, int) and whole_number(text) is None and text not in ("true", "false"):
+        raise RejectError(f"label {value}: expected a whole number that int64 holds")
     if not names or (isinstance(value, str | bool) and text in names):
         return text
     if not isinstance(value, str | bool) and 0 <= value < len(names):
@@ -140,7 +156,7 @@ def holds_lists(column: str, value: Any) -> bool:
             f"label column {column!r} holds {value!r}, but labels are classes: keep numbers with "
             f"--target {COLUMN}{column} instead"
         )
-    return isinstance(value, list)
+    return isinstance(list_in(value), list)
 
 
 def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
@@ -161,7 +177,7 @@ class Labels:
         table: Path of the table with mode "csv", name of the column with mode "column".
         several: Whether the column holds lists of labels.
         names: The names of classes by id if the tables with the column state them.
-        root: The folder of the files, for an error about one.
+        root: The folder of the files, to which the paths of a table may add.
     """
 
     mode: LabelMode = "none"
@@ -214,13 +230,13 @@ class Labels:
                 continue
             if len(row) <= max(path, label):
                 raise UsageError(f"--label csv:{self.table}: line {number} has too few columns")
-            row[label] = row[label].strip()
-            if not row[label]:
+            name, text = comparable(row[path]), row[label].strip()
+            if not text:
                 raise UsageError(f"--label csv:{self.table}: line {number} has an empty label")
-            if table.setdefault(row[path], row[label]) != row[label]:
+            if table.setdefault(name, label_text(text)) != label_text(text):
                 raise UsageError(
-                    f"--label csv:{self.table}: line {number} labels {row[path]!r} {row[label]!r}, "
-                    f"an earlier line labels it {table[row[path]]!r}"
+                    f"--label csv:{self.table}: line {number} labels {name!r} {text!r}, an earlier line "
+                    f"labels it {table[name]!r}"
                 )
         return table
 
@@ -249,8 +265,8 @@ class Labels:
         """The label of the records of a source; None with mode "none".
 
         Raises:
-            RejectError: the column has no valid label.
-            UsageError: the file has no folder under the root, or the table has no line for it.
+            RejectError: the column has no valid label, the file no folder under the root, or the table no line
+                for it.
         """
         if self.mode == "none":
             return None
@@ -260,22 +276,21 @@ class Labels:
         if self.mode == "parent":
             above = key.rpartition("/")[0] or source.archive
             if not above:
-                path = f"{self.root}/{key}" if self.root else key
-                raise UsageError(
-                    f"{path}: it is in no folder under the inputs' common root, so it has no "
-                    "label; pass over such files with --input 'FOLDER/*/*', or add --label csv:FILE "
-                    "or --label none"
+                raise RejectError(
+                    "it is in no folder, so it has no label: pass over it with --input 'FOLDER/*/*', "
+                    "or add --label csv:FILE or --label none"
                 )
             folder = above.rpartition("/")[2]
-            return _without_suffix(folder) if source.archive else folder
-        name = _base_name(key)
-        label = self._by_key.get(key)
+            return label_text(_without_suffix(folder) if source.archive else folder)
+        names = [comparable(key), comparable(f"{self.root}/{key}")]
+        name = _base_name(names[0])
         # Whether a packed archive has this name in several folders is not known before it is read.
         in_packed = source.archive and source.location is None
-        if label is None and not (in_packed and key != f"{source.archive}/{name}"):
-            label = self._by_key.get(name)
+        if not (in_packed and key != f"{source.archive}/{name}"):
+            names.append(name)
+        label = next(filter(None, map(self._by_key.get, names)), None)
         if label is None:
-            raise UsageError(f"{key}: --label csv:{self.table} has no line for it")
+            raise RejectError(f"--label csv:{Path(self.table).name} has no line for it")
         return label
 
     def check_names(self, inputs: Inputs) -> None:
@@ -288,7 +303,7 @@ class Labels:
             return
         owners: dict[str, str] = {}
         for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
-            file = source.file
+            file = comparable(source.file)
             # A packed archive may have files of any name.
             name = "" if source.packed else _base_name(file)
             has_line = name in self._by_key and (file == name or file not in self._by_key)
@@ -322,8 +337,7 @@ def _without_suffix(folder: str) -> str:
 # With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000
 
-# Also 3.0, because programs write a column of whole numbers with gaps as floats.
-_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,18})(?:\.0)?")
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 # The features whose class names become integers.
 CLASSES = (LABEL, "box_labels")
@@ -342,10 +356,9 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def whole_number(label: str) -> int | None:
-    """The int64 of a label that is a whole number, such as `3` or `3.0`; None for other labels."""
-    digits = _WHOLE_NUMBER.fullmatch(label)
-    number = int(digits[1]) if digits else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    """The int64 of a label that is a whole number; None for other labels."""
+    number = int(label) if _WHOLE_NUMBER.fullmatch(label) else 2**63
+    return number if -(2**63) <= number < 2**63 else None
 
 
 class LabelIds:

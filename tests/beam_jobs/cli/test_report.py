@@ -9,7 +9,7 @@ from beam_jobs.cli.report import (
     format_encodings,
     format_reasons,
     format_seconds,
-    fractions_as_names,
+    odd_labels,
     size_line,
     warnings_of,
 )
@@ -19,7 +19,6 @@ from beam_jobs.pipeline.dry_run import SplitSurvey
 from beam_jobs.pipeline.tried_encodings import TriedEncoding
 from beam_jobs.plan.placement import Groups, Placement, Splits
 from beam_jobs.records.rejects import Reject, first_rejects, format_rejects
-from readers.format.manifest import Manifest
 from readers.format.rejects import reasons_of
 from readers.format.schema import Feature, Schema
 
@@ -143,12 +142,15 @@ def test_a_table_compares_encodings_and_marks_the_chosen_one():
     ]
 
 
-def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
+def test_reasons_of_rejects_are_counted_without_names_and_numbers_that_differ():
     rejects = [(f"a/{n}.png", f"byte {n:,}: cut off") for n in range(5)]
     rejects += [("x", "dtype 'int8' is not float32, UTF-8 or -3: isn't, isn't")]
     rejects += [("y", "dtype 'int16' is not float32, UTF-8 or 7: isn't, isn't")]
+    unread = "'utf-8' codec can't decode byte {} in position 7; rename 'it'"
+    rejects += [(str(n), unread.format(hex(250 + n))) for n in range(4)]
     assert format_reasons(reasons_of(rejects)) == [
         "  5: byte …: cut off, such as a/0.png",
+        "  4: 'utf-8' codec can't decode byte … in position 7; rename 'it', such as 0",
         "  2: dtype … is not float32, UTF-8 or …: isn't, isn't, such as x",
     ]
 
@@ -176,18 +178,21 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("names", "warning"),
     [
-        (
-            ["0.5", "1.0", "1e-3"],
-            "labels are classes, so numbers such as 0.5 are names of 3",
-        ),
-        (["1.0", "2.0"], ""),
-        (["0.5", "unknown"], ""),
+        (["0.5", "1.0", "1e-3"], "labels are classes, so numbers such as 0.5 are names of 3"),
+        (["1", "pos"], "labels are numbers such as 1 and texts such as 'pos', so numbers are"),
+        (["7", "3"], "3, 7: the names of the folders are the labels, as numbers; for ids from 0"),
+        (["0", "2", "1"], ""),
+        (["Mass", "Mass|Nodule"], "'Mass|Nodule' are one class each; to give a record several"),
+        (["haze", "primary", "haze primary"], "'haze primary' are one class each"),
+        (["[0 1]", "[unk]"], "'[0 1]' are one class each"),
+        (["bear", "polar bear", "a/b", "x, y"], ""),
         ([], ""),
     ],
 )
-def test_a_warning_says_that_fractions_became_names(names, warning):
-    found = fractions_as_names(Manifest(SCHEMA, {}, tuple(names)))
+def test_a_warning_says_that_labels_are_odd(names, warning):
+    found = "".join(odd_labels(names, of_folders=True))
     assert found.startswith(warning) and bool(found) == bool(warning)
+    assert not [*odd_labels(["3", "7"], of_folders=False)]
 
 
 def test_a_line_says_how_long_each_phase_took():
