@@ -247,6 +247,7 @@ class InputFlags(JobFlags):
                 "or --label none if this is what you want"
             )
         labels = cast("FileJob", job).labels
+        yield from labels.unused_lines(job.inputs)
         if labels.columns:
             yield from lists_as_text(labels.table, job.inputs.first_value(labels.table))
         for name in ("metadata.csv", "metadata.jsonl"):

@@ -210,6 +210,7 @@ class TextFlags(InputFlags):
         from beam_jobs.jobs.text.text_reader import first_label
 
         text_job = cast("TextJob", job)
+        yield from text_job.labels.unused_lines(job.inputs)
         yield from lists_as_text(text_job.label_field, first_label(text_job))
 
     def _tokenizer(self) -> tuple[Tokens, str]:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -282,16 +282,34 @@ class Labels:
                 )
             folder = above.rpartition("/")[2]
             return label_text(_without_suffix(folder) if source.archive else folder)
-        names = [comparable(key), comparable(f"{self.root}/{key}")]
-        name = _base_name(names[0])
+        name = self._name_of(source)
+        if name is None:
+            raise RejectError(f"--label csv:{Path(self.table).name} has no line for it")
+        return self._by_key[name]
+
+    def _name_of(self, source: Source) -> str | None:
+        """The name of a file in the table of labels; None if it has no line."""
+        key = comparable(source.file)
+        names, name = [key, comparable(f"{self.root}/{key}")], _base_name(key)
         # Whether a packed archive has this name in several folders is not known before it is read.
         in_packed = source.archive and source.location is None
-        if not (in_packed and key != f"{source.archive}/{name}"):
+        if not in_packed or key.rpartition("/")[0] == source.archive:
             names.append(name)
-        label = next(filter(None, map(self._by_key.get, names)), None)
-        if label is None:
-            raise RejectError(f"--label csv:{Path(self.table).name} has no line for it")
-        return label
+        return next((name for name in names if name in self._by_key), None)
+
+    def unused_lines(self, inputs: Inputs) -> Iterator[str]:
+        """Yields a warning about lines of the table of labels that name no input."""
+        unused = dict.fromkeys(self._by_key if self.mode == "csv" else ())
+        for pattern in inputs.patterns if unused else ():
+            for source in inputs.named(pattern):
+                if source.packed:  # It may have any of the names.
+                    return
+                unused.pop(self._name_of(source) or "", None)
+        if unused:
+            yield (
+                f"--label csv:{self.table}: {len(unused):,} of {len(self._by_key):,} names are those of no input, "
+                f"such as {next(iter(unused))}"
+            )
 
     def check_names(self, inputs: Inputs) -> None:
         """Checks that names without a folder in the table of labels do not fit several inputs.

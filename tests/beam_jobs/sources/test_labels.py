@@ -221,6 +221,18 @@ def shared_names(tmp_path, text, *files):
     return ""
 
 
+def test_a_warning_says_which_lines_of_a_table_name_no_input(tmp_path):
+    for name in ("a/1.jpg", "b/2.jpg"):
+        (tmp_path / "in" / name).parent.mkdir(parents=True)
+        (tmp_path / "in" / name).touch()
+    inputs = Inputs.of([f"{tmp_path}/in"])
+    lines = "path,label\n2.jpg,x\na\\1.jpg,x\n"
+    assert not [*table(tmp_path, lines).unused_lines(inputs)]
+    (warning,) = table(tmp_path, f"{lines}zz.jpg,x\n").unused_lines(inputs)
+    assert warning.endswith("1 of 3 names are those of no input, such as zz.jpg")
+    assert not [*Labels.parse("parent").unused_lines(inputs)]
+
+
 HINT = "a name without a folder fits both {} and {}: add the folders there, too, such as {}"
 
 
