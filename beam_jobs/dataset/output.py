@@ -15,7 +15,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
-from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects
 from beam_jobs.storage.paths import GLOB, absolute_path
 from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
@@ -62,7 +62,6 @@ class Output:
         placement: Seed and splits, which determine where each key goes.
         num_shards: The number of shards of each split; 0 chooses it from `shard_size`.
         shard_size: The approximate size of a shard in bytes.
-        on_reject: "skip" counts and lists bad inputs, "fail" stops at the first.
         overwrite: Whether an existing dataset may be replaced.
         options: The job's options for the manifest, without those of the runner or the machine.
         feature_names: Names of features in Examples, if they differ from those in the schema.
@@ -79,7 +78,6 @@ class Output:
     placement: Placement
     num_shards: tuple[int, ...]
     shard_size: int = DEFAULT_SHARD_SIZE
-    on_reject: OnReject = "skip"
     overwrite: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     feature_names: Mapping[str, str] = field(default_factory=dict)

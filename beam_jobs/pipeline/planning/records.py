@@ -90,7 +90,7 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
         rules = SplitRules(self._output.placement, strata)
-        return self._job.first_pass(rules, self._output.on_reject, tokenizer).read
+        return self._job.first_pass(rules, tokenizer).read
 
     def outputs(self, result: FirstPassResult) -> Iterator[Any]:
         mapper = self._output.mapper
@@ -159,8 +159,8 @@ class PlanRecords(beam.PTransform):
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
             parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-            rules, on_reject = SplitRules(output.placement), output.on_reject
-            first_pass = FileFirstPass(rules=rules, on_reject=on_reject, job=files, whole=True)
+            rules = SplitRules(output.placement)
+            first_pass = FileFirstPass(rules=rules, job=files, whole=True)
             step = _ListAndRead(first_pass.read_listed, self._processes)
             tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
             read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
