@@ -110,11 +110,6 @@ class FoundRecords(NamedTuple):
     parts: int = 0
     rejected_parts: int = 0
 
-    @classmethod
-    def of_reject(cls, reject: Reject) -> FoundRecords:
-        """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
-
 
 class EncodedRecords(NamedTuple):
     """Records that the second pass has encoded.
@@ -134,11 +129,6 @@ class EncodedRecords(NamedTuple):
     rows: Sequence[bytes]
     rejects: list[Reject]
     late: Sequence[tuple[Reject, int]] = ()
-
-    @classmethod
-    def of_reject(cls, reject: Reject) -> EncodedRecords:
-        """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), [], [], [reject])
 
 
 class _Hashes:

@@ -39,7 +39,7 @@ from beam_jobs.pipeline.planning.shards import (
     Side,
     names_of_labels,
 )
-from beam_jobs.pipeline.planning.splits import PlanSplits
+from beam_jobs.pipeline.planning.splits import plan_groups, plan_strata
 from beam_jobs.pipeline.steps import (
     PLANNING,
     AsMerged,
@@ -248,7 +248,8 @@ class PlanRecords(beam.PTransform):
         else:
             count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
         counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self._processes))
-        return AsWhole(counted | "PlanSplits" >> PlanSplits(placement))
+        plan = plan_groups if placement.deals_groups else plan_strata
+        return as_whole(plan(counted, placement), "Splits")
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
         """The features of every record, as the job knows or learns them."""
