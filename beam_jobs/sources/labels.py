@@ -48,8 +48,7 @@ def label_text(value: Any) -> str:
         RejectError: the value is none of these.
     """
     if isinstance(value, str) and value:
-        is_whole = value.endswith(".0") and whole_number(value[:-2]) is not None
-        return value[:-2] if is_whole else value
+        return value[:-2] if value.endswith(".0") and whole_number(value) is not None else value
     if isinstance(value, bool):  # Python's True is also the integer 1, which is another class.
         return "true" if value else "false"
     if isinstance(value, int):
@@ -117,7 +116,7 @@ def list_in(value: Any) -> Any:
 
 def _class_name(value: Any, names: tuple[str, ...]) -> str:
     text = label_text(value)
-    if isinstance(value, int) and whole_number(text) is None and text not in ("true", "false"):
+    if type(value) is int and whole_number(text) is None:
         raise RejectError(f"label {value}: expected a whole number that int64 holds")
     if not names or (isinstance(value, str | bool) and text in names):
         return text
@@ -355,7 +354,7 @@ def _without_suffix(folder: str) -> str:
 # With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000
 
-_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,18})(?:\.0)?")
 
 # The features whose class names become integers.
 CLASSES = (LABEL, "box_labels")
@@ -374,8 +373,9 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def whole_number(label: str) -> int | None:
-    """The int64 of a label that is a whole number; None for other labels."""
-    number = int(label) if _WHOLE_NUMBER.fullmatch(label) else 2**63
+    """The int64 of a label that is a whole number, such as `3` or `3.0`; None for other labels."""
+    digits = _WHOLE_NUMBER.fullmatch(label)
+    number = int(digits[1]) if digits else 2**63
     return number if -(2**63) <= number < 2**63 else None
 
 

@@ -38,7 +38,7 @@ from readers.files.local import is_local, path_text
 # The fields of a struct with a file.
 _BYTES, _PATH = ".bytes", ".path"
 
-_DRIVE = re.compile("[A-Za-z]:")
+_DRIVE = re.compile("[A-Za-z]:/")
 
 # The first bytes name the format of audio that has no path.
 _ENDINGS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}

@@ -61,10 +61,16 @@ def test_if_one_label_is_a_word_all_are_numbered_by_name(integers, words):
 
 
 @pytest.mark.parametrize(
-    "odd", ["1.0", "007", "+1", "1.5", "1.", ".0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
+    "odd", ["007", "+1", "1.5", "1.", ".0", " 1", "-0", "", "1e3", "٣", str(2**63), "9" * 30]
 )
 def test_labels_that_are_not_written_as_an_int64_are_names(odd):
     assert label_names([odd, "1"]) == tuple(sorted([odd, "1"]))
+
+
+def test_whole_numbers_written_as_floats_are_numbers():
+    labels = ["1.0", "0.0", "-1", "12.0", "1"]
+    assert label_names(labels) == ()
+    assert [LabelIds(())[label] for label in labels] == [1, 0, -1, 12, 1]
 
 
 @pytest.mark.parametrize("text", ["[0, 1]", "['0', '1']", '["0", "1"]', '["0", 1.0]'])
