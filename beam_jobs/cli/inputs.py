@@ -207,7 +207,7 @@ class InputFlags(JobFlags):
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
-        from beam_jobs.sources.labels import Labels, holds_lists
+        from beam_jobs.sources.labels import Labels, holds_lists, list_warning
         from beam_jobs.sources.table_inputs import EmbeddedInputs
         from beam_jobs.sources.tables import stated_classes
 
@@ -220,6 +220,7 @@ class InputFlags(JobFlags):
                 labels,
                 several=holds_lists(labels.table, value),
                 names=stated_classes(inputs, labels.table) if self.table else (),
+                warning=list_warning(labels.table, value),
             )
         labels = replace(labels, root=inputs.root)
         if labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
@@ -236,8 +237,9 @@ class InputFlags(JobFlags):
         """
         from beam_jobs.sources.labels import Labels
 
-        labels.check_names(inputs)
-        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
+        if not (label or self.table) and _lie_in_one_folder(inputs):
+            return Labels()
+        return labels.checked(inputs)
 
     def without_label(self, label: str, job: Job) -> Iterator[str]:
         """Yields lines about the label that the records of a job do not have, and about tables that are not read."""
@@ -246,10 +248,7 @@ class InputFlags(JobFlags):
                 "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
                 "or --label none if this is what you want"
             )
-        labels = cast("FileJob", job).labels
-        yield from labels.unused_lines(job.inputs)
-        if labels.columns:
-            yield from lists_as_text(labels.table, job.inputs.first_value(labels.table))
+        yield cast("FileJob", job).labels.warning
         for name in ("metadata.csv", "metadata.jsonl"):
             if not self.table and os.path.exists(f"{job.inputs.root}/{name}"):
                 yield f"{name} describes the files next to it: --table FILE reads its columns"
@@ -285,14 +284,6 @@ class InputFlags(JobFlags):
         if join:
             return JoinedInputs(inputs.patterns, inputs.root, output, join=join)
         return inputs
-
-
-def lists_as_text(column: str, label: Any) -> Iterator[str]:
-    """Yields a warning if the first label of a column is a list that is written as text."""
-    from beam_jobs.sources.labels import list_in
-
-    if list_in(label) is not label:
-        yield f"column {column!r} holds text such as {label!r:.80}, which is read as a list of labels"
 
 
 def _lie_in_one_folder(inputs: Inputs) -> bool:

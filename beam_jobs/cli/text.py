@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag, lists_as_text
+from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
@@ -174,14 +174,14 @@ class TextFlags(InputFlags):
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.text.text_job import TextJob
         from beam_jobs.jobs.text.text_reader import first_label
-        from beam_jobs.sources.labels import holds_lists
+        from beam_jobs.sources.labels import holds_lists, list_warning
         from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
         tokens, tokenizer = self._tokenizer()
         inputs, labels, label_field = self._find_texts(columns, output)
-        labels.check_names(inputs)
+        labels = labels.checked(inputs)
         job = TextJob(
             inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
@@ -200,18 +200,17 @@ class TextFlags(InputFlags):
             stride=self.stride or self.window,
             encodings=self.feature_encodings,
         )
-        names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
-        several = holds_lists(label_field, first_label(job))
-        job = replace(job, several_labels=several, label_names=names)
+        if label_field:
+            names = stated_classes(inputs, label_field)
+            label = first_label(job)
+            labels = replace(labels, warning=list_warning(label_field, label))
+            several = holds_lists(label_field, label)
+            job = replace(job, labels=labels, several_labels=several, label_names=names)
         _check_first(job)
         return job
 
     def warnings(self, job: Job) -> Iterator[str]:
-        from beam_jobs.jobs.text.text_reader import first_label
-
-        text_job = cast("TextJob", job)
-        yield from text_job.labels.unused_lines(job.inputs)
-        yield from lists_as_text(text_job.label_field, first_label(text_job))
+        yield cast("TextJob", job).labels.warning
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""

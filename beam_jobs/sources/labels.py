@@ -10,8 +10,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -140,6 +140,13 @@ def field_label(
         raise RejectError(f"column {name!r}: {error}") from None
 
 
+def list_warning(column: str, label: Any) -> str:
+    """A warning if the first label of a column is a list that is written as text; else empty."""
+    if list_in(label) is label:
+        return ""
+    return f"column {column!r} holds text such as {label!r:.80}, which is read as a list of labels"
+
+
 def holds_lists(column: str, value: Any) -> bool:
     """Whether a column of labels has lists of labels.
 
@@ -177,6 +184,7 @@ class Labels:
         several: Whether the column holds lists of labels.
         names: The names of classes by id if the tables with the column state them.
         root: The folder of the files, to which the paths of a table may add.
+        warning: What the user should know about them; empty for nothing.
     """
 
     mode: LabelMode = "none"
@@ -184,6 +192,7 @@ class Labels:
     several: bool = False
     names: tuple[str, ...] = ()
     root: str = field(default="", compare=False)
+    warning: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Labels:
@@ -296,40 +305,33 @@ class Labels:
             names.append(name)
         return next((name for name in names if name in self._by_key), None)
 
-    def unused_lines(self, inputs: Inputs) -> Iterator[str]:
-        """Yields a warning about lines of the table of labels that name no input."""
-        unused = dict.fromkeys(self._by_key if self.mode == "csv" else ())
-        for pattern in inputs.patterns if unused else ():
-            for source in inputs.named(pattern):
-                if source.packed:  # It may have any of the names.
-                    return
-                unused.pop(self._name_of(source) or "", None)
-        if unused:
-            yield (
-                f"--label csv:{self.table}: {len(unused):,} of {len(self._by_key):,} names are those of no input, "
-                f"such as {next(iter(unused))}"
-            )
-
-    def check_names(self, inputs: Inputs) -> None:
-        """Checks that names without a folder in the table of labels do not fit several inputs.
+    def checked(self, inputs: Inputs) -> Labels:
+        """The labels, with a warning about lines of the table that name no input.
 
         Raises:
-            UsageError: A name does.
+            UsageError: A name without a folder in the table fits several inputs.
         """
-        if self.mode != "csv" or inputs.in_one_folder or all("/" in key for key in self._by_key):
-            return
-        owners: dict[str, str] = {}
+        if self.mode != "csv":
+            return self
+        owners, packed = dict[str, str](), list[str]()
         for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
-            file = comparable(source.file)
-            # A packed archive may have files of any name.
-            name = "" if source.packed else _base_name(file)
-            has_line = name in self._by_key and (file == name or file not in self._by_key)
-            if source.error or (name and not has_line):
-                continue
-            if owners.setdefault(name, file) != file:
+            file, name = source.file, None if source.error else self._name_of(source)
+            if source.packed:  # It may have files of any name.
+                packed.append(file)
+            elif name and owners.setdefault(name, file) != file:
                 raise self._shared(owners[name], file)
-        if (packed := owners.pop("", "")) and owners:
-            raise self._shared(packed, min(owners.values()))
+        bare = [name for name in self._by_key if "/" not in name]
+        fits = [*packed, *(owners[name] for name in bare if name in owners)]
+        if packed and bare and len(fits) > 1:
+            raise self._shared(*fits[:2])
+        unused = [name for name in self._by_key if name not in owners and not packed]
+        warning = (
+            f"--label csv:{self.table}: {len(unused):,} of {len(self._by_key):,} names are those of no input, such "
+            f"as {unused[0]}"
+            if unused
+            else ""
+        )
+        return replace(self, warning=warning)
 
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)

@@ -130,7 +130,9 @@ class TableInputs(RowInputs):
             path_column=path_column,
             key=key,
         )
-        return inputs if root or kind is not cls else replace(inputs, next_to_table=True)
+        return (
+            replace(inputs, next_to_table=not root) if isinstance(inputs, TableInputs) else inputs
+        )
 
     @property
     def packed(self) -> bool:
@@ -178,8 +180,8 @@ class TableInputs(RowInputs):
             if path != source.file:
                 (info,) = file_infos([self.path(path)])
                 if isinstance(info, FileInfo):
-                    named = {"path": path} if source.path else {"key": path}
-                    return source._replace(**named), info
+                    at_path = source._replace(path=path) if source.path else None
+                    return at_path or source._replace(key=path), info
         return source, missing
 
     def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:

@@ -221,7 +221,7 @@ def shared_names(tmp_path, text, *files):
         if file.endswith(".zip"):
             path.write_bytes(zipped(members))
     try:
-        table(tmp_path, text).check_names(Inputs.of([f"{tmp_path}/in"]))
+        table(tmp_path, text).checked(Inputs.of([f"{tmp_path}/in"]))
     except UsageError as error:
         return error.message.removeprefix(f"--label csv:{tmp_path}/labels.csv: ")
     return ""
@@ -233,10 +233,10 @@ def test_a_warning_says_which_lines_of_a_table_name_no_input(tmp_path):
         (tmp_path / "in" / name).touch()
     inputs = Inputs.of([f"{tmp_path}/in"])
     lines = "path,label\n2.jpg,x\na\\1.jpg,x\n"
-    assert not [*table(tmp_path, lines).unused_lines(inputs)]
-    (warning,) = table(tmp_path, f"{lines}zz.jpg,x\n").unused_lines(inputs)
+    assert table(tmp_path, lines).checked(inputs).warning == ""
+    warning = table(tmp_path, f"{lines}zz.jpg,x\n").checked(inputs).warning
     assert warning.endswith("1 of 3 names are those of no input, such as zz.jpg")
-    assert not [*Labels.parse("parent").unused_lines(inputs)]
+    assert Labels.parse("parent").checked(inputs) == Labels.parse("parent")
 
 
 HINT = "a name without a folder fits both {} and {}: add the folders there, too, such as {}"
