@@ -31,6 +31,8 @@ LABEL_COLUMNS = ("label", "class")
 
 LABEL = "label"
 
+_ARCHIVE_SUFFIX = re.compile(r"\.(zip|tar|tgz|tar\.gz)\Z", re.IGNORECASE)
+
 # The sources of labels: none, the name of the file's folder, a table of labels, or a column.
 LabelMode = Literal["none", "parent", "csv", "column"]
 
@@ -59,30 +61,17 @@ def label_text(value: Any) -> str:
 
 
 def column_text(row: Mapping[str, Any], name: str) -> str:
-    """The `label_text` of the value in a column.
+    """The `label_text` of the value in a column, for a group, a split or a key.
 
     Raises:
-        RejectError: the row has no such column, or another kind of value in it.
+        RejectError: the row has no such column, another kind of value in it, or a text with the character 0.
     """
     value = column_of(row, name)
-    try:
-        return label_text(value)
-    except RejectError:
-        raise RejectError(
-            f"column {name!r} is {value!r:.80}, expected text or a whole number"
-        ) from None
-
-
-def key_text(row: Mapping[str, Any], name: str) -> str:
-    """The `column_text` that is the key of a record.
-
-    Raises:
-        RejectError: the row has no such column, or no text or whole number in it.
-    """
-    key = column_text(row, name)
-    if "\0" in key:
-        raise RejectError(f"--key column:{name}: {key!r:.80} contains the character 0")
-    return key
+    with contextlib.suppress(RejectError):
+        if "\0" not in (text := label_text(value)):
+            return text
+    without = " without the character 0" if isinstance(value, str) and value else ""
+    raise RejectError(f"column {name!r} is {value!r:.80}, expected text{without} or a whole number")
 
 
 def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
@@ -289,7 +278,7 @@ class Labels:
                     "or add --label csv:FILE or --label none"
                 )
             folder = above.rpartition("/")[2]
-            return label_text(_without_suffix(folder) if source.archive else folder)
+            return label_text(_ARCHIVE_SUFFIX.sub("", folder) if source.archive else folder)
         name = self._name_of(source)
         if name is None:
             raise RejectError(f"--label csv:{Path(self.table).name} has no line for it")
@@ -298,10 +287,9 @@ class Labels:
     def _name_of(self, source: Source) -> str | None:
         """The name of a file in the table of labels; None if it has no line."""
         key = comparable(source.file)
-        names, name = [key, comparable(f"{self.root}/{key}")], _base_name(key)
+        names, (folder, _, name) = [key, comparable(f"{self.root}/{key}")], key.rpartition("/")
         # Whether a packed archive has this name in several folders is not known before it is read.
-        in_packed = source.archive and source.location is None
-        if not in_packed or key.rpartition("/")[0] == source.archive:
+        if source.location or folder == source.archive or not source.archive:
             names.append(name)
         return next((name for name in names if name in self._by_key), None)
 
@@ -339,18 +327,6 @@ class Labels:
             f"--label csv:{self.table}: a name without a folder fits both {one} and {other}: add the folders there, "
             f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
         )
-
-
-def _base_name(key: str) -> str:
-    return key.rsplit("/", 1)[-1]
-
-
-def _without_suffix(folder: str) -> str:
-    """The name of an archive without its extension, which was the folder's name."""
-    kind = archive_kind(folder)
-    if not kind:
-        return folder
-    return folder[: -len(".tgz" if folder.lower().endswith(".tgz") else f".{kind}")]
 
 
 # With more distinct labels than this, the field is not a class.

@@ -17,7 +17,7 @@ from beam_jobs.sources.archives.member import checked_name
 from beam_jobs.sources.arrow_rows import read_row_groups
 from beam_jobs.sources.chunks import file_batches, row_group_sources
 from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs, why_none
-from beam_jobs.sources.labels import PATH_COLUMNS, column_text, key_text
+from beam_jobs.sources.labels import PATH_COLUMNS, column_text
 from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row, delimiter_hint
 from beam_jobs.sources.source import (
     COLUMN,
@@ -209,7 +209,7 @@ class TableInputs(RowInputs):
         if self.key == "row":
             key = f"{below}#{row.number}"
         elif self.key != "path":
-            key = key_text(row.values, self.key.removeprefix(COLUMN))
+            key = column_text(row.values, self.key.removeprefix(COLUMN))
         columns = {name: _portable(v) for name, v in values_at(row.values, self.columns).items()}
         return Source(key, row=columns, path="" if self.key == "path" else below)
 

@@ -583,7 +583,10 @@ def test_texts_without_a_name_are_rejects(tmp_path):
     assert [(text.key, text.error) for text in found] == [
         ("t.jsonl#1", "no column 'id'; it has text"),
         ("t.jsonl#2", "column 'id' is None, expected text or a whole number"),
-        ("t.jsonl#3", "--key column:id: 'a\\x00b' contains the character 0"),
+        (
+            "t.jsonl#3",
+            "column 'id' is 'a\\x00b', expected text without the character 0 or a whole number",
+        ),
     ]
     with pytest.raises(UsageError, match="no column 'id', it has text"):
         read(tmp_path, "t.csv", "text\nx\n", key_column="id")

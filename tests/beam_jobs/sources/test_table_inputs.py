@@ -251,7 +251,10 @@ def test_keys_are_paths_or_rows_or_a_column(tmp_path):
         ({"id": ""}, "column 'id' is '', expected text or a whole number"),
         ({"id": 1.5}, "column 'id' is 1.5, expected text or a whole number"),
         ({"id": ["a"]}, "column 'id' is ['a'], expected text or a whole number"),
-        ({"id": "a\0b"}, "--key column:id: 'a\\x00b' contains the character 0"),
+        (
+            {"id": "a\0b"},
+            "column 'id' is 'a\\x00b', expected text without the character 0 or a whole number",
+        ),
         ({}, "no column 'id'; it has path"),
     ],
 )
