@@ -320,10 +320,6 @@ class Placement:
         """The hashes that determine the splits of many groups in UTF-8, uint64 [n]."""
         return hashes64(self.seed, b"split", groups)
 
-    def hashes_of(self, groups: Iterable[str]) -> np.ndarray:
-        """The `group_hashes` of many groups."""
-        return self.group_hashes(group.encode("utf-8", "surrogateescape") for group in groups)
-
 
 def check_seed(seed: int) -> None:
     """Raises a UsageError if a seed is not a number from -2**63 to 2**63 - 1, which eight bytes hold."""

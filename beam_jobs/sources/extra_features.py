@@ -106,11 +106,11 @@ def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> di
     Raises:
         RejectError: the row lacks a column or a target, or a value does not fit its feature.
     """
+    values: dict[str, Any] = {}
     for extra in extras:
         if extra.column not in row:
             raise RejectError(f"no column {extra.column!r}, the row has {', '.join(row) or 'none'}")
-    values = {extra.name: feature_value(extra, row[extra.column]) for extra in extras}
-    for extra in extras:
+        values[extra.name] = feature_value(extra, row[extra.column])
         if extra.target and not math.isfinite(values[extra.name]):
             raise RejectError(f"--target column:{extra.target}: it is empty, NaN or infinite")
     return values

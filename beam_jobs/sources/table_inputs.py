@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,11 @@ class RowInputs(Inputs):
         path_column: The column with the files or their paths, in every table.
         key: The source of keys: "path" for the path, "row" for the path and the row's number, or
             `column:NAME` for the value of a column.
+        next_to_table: Whether paths are relative to the folder of their table, not to `root`.
     """
 
     path_column: str = ""
+    next_to_table: bool = False
 
     @property
     def in_one_folder(self) -> bool:
@@ -63,13 +65,7 @@ class RowInputs(Inputs):
 
 @dataclass(frozen=True)
 class TableInputs(RowInputs):
-    """Files that the rows of tables name.
-
-    Attributes:
-        next_to_table: Whether paths are relative to the folder of their table, not to `root`.
-    """
-
-    next_to_table: bool = False
+    """Files that the rows of tables name."""
 
     @classmethod
     def of_tables(
@@ -87,7 +83,7 @@ class TableInputs(RowInputs):
 
         Args:
             tables: Patterns of tables.
-            root: The folder to which paths are relative; empty for the tables' common folder.
+            root: The folder to which paths are relative; empty for the folder of each table.
             path_column: The column with the paths or files; empty for the only one with files, or one
                 of `PATH_COLUMNS`.
             columns: The other columns to read.
@@ -121,7 +117,7 @@ class TableInputs(RowInputs):
                 f"--input {root}: the files are in --table itself, in column {path_column!r}: drop it"
             )
         kind = EmbeddedInputs if True in kinds else cls
-        inputs = kind(
+        return kind(
             patterns,
             folder,
             output,
@@ -129,9 +125,7 @@ class TableInputs(RowInputs):
             dialect=dialect,
             path_column=path_column,
             key=key,
-        )
-        return (
-            replace(inputs, next_to_table=not root) if isinstance(inputs, TableInputs) else inputs
+            next_to_table=not root,
         )
 
     @property
@@ -180,8 +174,9 @@ class TableInputs(RowInputs):
             if path != source.file:
                 (info,) = file_infos([self.path(path)])
                 if isinstance(info, FileInfo):
-                    at_path = source._replace(path=path) if source.path else None
-                    return at_path or source._replace(key=path), info
+                    if source.path:
+                        return source._replace(path=path), info
+                    return source._replace(key=path), info
         return source, missing
 
     def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
