@@ -248,7 +248,8 @@ class InputFlags(JobFlags):
                 "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
                 "or --label none if this is what you want"
             )
-        yield cast("FileJob", job).labels.warning
+        if warning := cast("FileJob", job).labels.warning:
+            yield warning
         for name in ("metadata.csv", "metadata.jsonl"):
             if not self.table and os.path.exists(f"{job.inputs.root}/{name}"):
                 yield f"{name} describes the files next to it: --table FILE reads its columns"

@@ -210,7 +210,8 @@ class TextFlags(InputFlags):
         return job
 
     def warnings(self, job: Job) -> Iterator[str]:
-        yield cast("TextJob", job).labels.warning
+        if warning := cast("TextJob", job).labels.warning:
+            yield warning
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""
