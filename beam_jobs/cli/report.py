@@ -20,7 +20,7 @@ from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.pipeline.tried_encodings import TriedEncoding
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.records.rejects import MaxRejects, Reject
-from beam_jobs.sources.labels import LABEL
+from beam_jobs.sources.labels import LABEL, whole_number
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
     counted,
@@ -206,6 +206,9 @@ def odd_labels(labels: Iterable[str], of_folders: bool) -> Iterator[str]:
             f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
             "classes; --target column:NAME keeps numbers as they are"
         )
+    elif numbers and None in map(whole_number, numbers):
+        odd = next(name for name in numbers if whole_number(name) is None)
+        yield f"labels such as {odd} are not written as whole numbers usually are, so all are names of classes"
     elif of_folders and numbers and {*map(float, names)} != {*range(len(names))}:
         yield (
             f"{first_names(names, _MAX_LABELS)}: the names of the folders are the labels, as numbers; for ids from 0 "
