@@ -290,7 +290,7 @@ class Labels:
         names, (folder, _, name) = [key, comparable(f"{self.root}/{key}")], key.rpartition("/")
         # Whether a packed archive has this name in several folders is not known before it is read.
         if source.location or folder == source.archive or not source.archive:
-            names.append(name)
+            names += [key.removeprefix(f"{comparable(source.archive)}/"), name]
         return next((name for name in names if name in self._by_key), None)
 
     def checked(self, inputs: Inputs) -> Labels:
@@ -324,7 +324,7 @@ class Labels:
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)
         return UsageError(
-            f"--label csv:{self.table}: a name without a folder fits both {one} and {other}: add the folders there, "
+            f"--label csv:{self.table}: a name fits both {one} and {other}: add the folders there, "
             f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
         )
 

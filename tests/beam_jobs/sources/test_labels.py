@@ -227,6 +227,14 @@ def shared_names(tmp_path, text, *files):
     return ""
 
 
+def test_a_table_may_name_members_by_their_paths_in_an_archive(tmp_path):
+    (tmp_path / "x.zip").write_bytes(zipped([("cats/1.jpg", b"")]))
+    inputs = Inputs.of([f"{tmp_path}/x.zip"])
+    (source,) = inputs.sources(inputs.patterns[0])
+    for name in ("cats/1.jpg", "x.zip/cats/1.jpg", "1.jpg"):
+        assert table(tmp_path, f"path,label\n{name},cat\n").of(source) == "cat"
+
+
 def test_a_warning_says_which_lines_of_a_table_name_no_input(tmp_path):
     for name in ("a/1.jpg", "b/2.jpg"):
         (tmp_path / "in" / name).parent.mkdir(parents=True)
@@ -239,7 +247,7 @@ def test_a_warning_says_which_lines_of_a_table_name_no_input(tmp_path):
     assert Labels.parse("parent").checked(inputs) == Labels.parse("parent")
 
 
-HINT = "a name without a folder fits both {} and {}: add the folders there, too, such as {}"
+HINT = "a name fits both {} and {}: add the folders there, too, such as {}"
 
 
 @pytest.mark.parametrize(
@@ -252,6 +260,11 @@ HINT = "a name without a folder fits both {} and {}: add the folders there, too,
         ("cats/1.jpg,cat\ndogs/1.jpg,dog", ["cats/1.jpg", "dogs/1.jpg"], None),
         ("1.jpg,cat", ["a.zip", "b/1.jpg"], ("a.zip/cats/1.jpg", "b/1.jpg", "b/1.jpg")),
         ("1.jpg,cat", ["a.zip", "b/2.jpg"], None),
+        (
+            "cats/1.jpg,cat",
+            ["a.zip", "b.zip"],
+            ("a.zip/cats/1.jpg", "b.zip/cats/1.jpg", "b.zip/cats/1.jpg"),
+        ),
         ("1.jpg,cat", ["a.tar.gz"], None),
         ("1.jpg,cat", ["a.tar.gz", "b.tar.gz"], ("a.tar.gz", "b.tar.gz", "b.tar.gz/NAME")),
         ("1.jpg,cat", ["b/1.jpg", "c.tar.gz"], ("b/1.jpg", "c.tar.gz", "c.tar.gz/NAME")),
