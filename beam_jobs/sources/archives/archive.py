@@ -69,19 +69,14 @@ def members(file: BinaryIO, kind: str) -> Iterator[Member]:
     Folders, links, devices and hidden files are skipped.
 
     Args:
-        file: The archive. It must be seekable, except for a .tar.gz, which is read from front to
-            back in constant memory.
-        kind: "zip", "tar" or "tar.gz", from `archive_kind`.
+        file: The archive, seekable.
+        kind: "zip" or "tar", from `archive_kind`; `walk` reads a .tar.gz.
 
     Raises:
         RejectError: the archive is damaged or cut off. All members before the damage were yielded; the
             message names the last of them.
         OSError: the file is unreadable.
     """
-    if kind == "tar.gz":
-        for member, _ in walk(file):
-            yield member
-        return
     last = ""
     try:
         for member in _zip_members(file) if kind == "zip" else _tar_members(file):

@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.archive import archive_kind, members, walk
+from beam_jobs.sources.archives import archive
+from beam_jobs.sources.archives.archive import archive_kind, walk
 from beam_jobs.sources.archives.member import (
     IN_TAR,
     Member,
@@ -68,6 +69,12 @@ def tar_of(
         for info, data in [entry(*file) for file in FILES.items()] if entries is None else entries:
             archive.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def members(file: BinaryIO, kind: str) -> Iterator[Member]:
+    """The members of an archive of any kind."""
+    packed = kind == "tar.gz"
+    return (member for member, _ in walk(file)) if packed else archive.members(file, kind)
 
 
 def listed(data: bytes, kind: str) -> list[Member]:
