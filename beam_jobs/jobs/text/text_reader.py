@@ -215,6 +215,11 @@ class TextReader(TextFields):
             if source.error:
                 raise RejectError(source.error)
             label = self.labels.of(source)
+        except RejectError as error:
+            if not chunk.start:  # Once for a file that is read in several chunks.
+                yield Text.of_error(source.key, error)
+            return
+        try:
             kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:

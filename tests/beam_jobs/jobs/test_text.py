@@ -465,6 +465,14 @@ def test_the_label_of_a_file_is_the_label_of_all_its_records(tmp_path):
     ]
 
 
+def test_a_file_without_a_label_is_one_reject_however_many_chunks_it_has(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    reader = job(tmp_path, labels=Labels("parent"))
+    source = Source("a.txt", 8)
+    found = only(texts_of(reader, [Chunk(source, 0, 4, 1, 4), Chunk(source, 4, 8, 2, 4)]))
+    assert (found.key, found.text) == ("a.txt", None)
+
+
 @pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl", "csv", "parquet"])
 @pytest.mark.parametrize(
     ("values", "in_json", "in_csv"),
