@@ -211,8 +211,8 @@ def odd_labels(labels: Iterable[str], of_folders: bool) -> Iterator[str]:
         yield f"labels such as {odd} are not written as whole numbers usually are, so all are names of classes"
     elif of_folders and numbers and {*map(float, names)} != {*range(len(names))}:
         yield (
-            f"{first_names(names, _MAX_LABELS)}: the names of the folders are the labels, as numbers; for ids from 0 "
-            "to n - 1, give the folders names that are not numbers"
+            f"the folders {first_names(names, _MAX_LABELS)} became labels of these numbers; for ids from 0 to n - 1, "
+            "give the folders names that are not numbers"
         )
     if lists := [name for name in names if _is_list(name, names)]:
         yield (

@@ -346,7 +346,7 @@ def test_a_file_without_a_folder_is_a_reject_and_a_numeric_folder_is_a_warning(
     assert run(*given) == 0
     lines = capsys.readouterr().err
     assert "1: it is in no folder, so it has no label" in lines
-    assert "warning: 2: the names of the folders are the labels, as numbers" in lines
+    assert "warning: the folders 2 became labels of these numbers" in lines
 
 
 @pytest.fixture

@@ -180,7 +180,7 @@ def test_only_the_first_of_many_rejects_are_read(tmp_path):
     [
         (["0.5", "1.0", "1e-3"], "labels are classes, so numbers such as 0.5 are names of 3"),
         (["1", "pos"], "labels are numbers such as 1 and texts such as 'pos', so numbers are"),
-        (["7", "3"], "3, 7: the names of the folders are the labels, as numbers; for ids from 0"),
+        (["7", "3"], "the folders 3, 7 became labels of these numbers; for ids from 0"),
         (["1", "01"], "labels such as 01 are not written as whole numbers"),
         (["0", "2", "1"], ""),
         (["Mass", "Mass|Nodule"], "'Mass|Nodule' are one class each; to give a record several"),
