@@ -6,13 +6,13 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_jobs.cli.flags import JobFlags, flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.job import FileJob, Job
+    from beam_jobs.jobs.job import Job
     from beam_jobs.sources.extra_features import ExtraFeature
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
@@ -207,7 +207,7 @@ class InputFlags(JobFlags):
         Raises:
             UsageError: Inputs are missing, or have no columns.
         """
-        from beam_jobs.sources.labels import Labels, holds_lists, list_warning
+        from beam_jobs.sources.labels import Labels, holds_lists
         from beam_jobs.sources.table_inputs import EmbeddedInputs
         from beam_jobs.sources.tables import stated_classes
 
@@ -220,7 +220,6 @@ class InputFlags(JobFlags):
                 labels,
                 several=holds_lists(labels.table, value),
                 names=stated_classes(inputs, labels.table) if self.table else (),
-                warning=list_warning(labels.table, value),
             )
         labels = replace(labels, root=inputs.root)
         if labels.mode == "parent" and isinstance(inputs, EmbeddedInputs):
@@ -237,22 +236,16 @@ class InputFlags(JobFlags):
         """
         from beam_jobs.sources.labels import Labels
 
-        if not (label or self.table) and _lie_in_one_folder(inputs):
-            return Labels()
-        return labels.checked(inputs)
+        labels.check_names(inputs)
+        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
 
     def without_label(self, label: str, job: Job) -> Iterator[str]:
-        """Yields lines about the label that the records of a job do not have, and about tables that are not read."""
+        """Yields a line about the label that the records of a job do not have."""
         if not label and "label" not in job.schema:
             yield (
                 "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
                 "or --label none if this is what you want"
             )
-        if warning := cast("FileJob", job).labels.warning:
-            yield warning
-        for name in ("metadata.csv", "metadata.jsonl"):
-            if not self.table and os.path.exists(f"{job.inputs.root}/{name}"):
-                yield f"{name} describes the files next to it: --table FILE reads its columns"
 
     def _inputs(self, columns: tuple[str, ...], output: str, join: str, in_files: bool) -> Inputs:
         from beam_jobs.sources.archives.archive import archive_kind

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +20,7 @@ from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.pipeline.tried_encodings import TriedEncoding
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.records.rejects import MaxRejects, Reject
-from beam_jobs.sources.labels import LABEL, whole_number
+from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
     counted,
@@ -188,45 +188,18 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
     )
 
 
-def odd_labels(labels: Iterable[str], of_folders: bool) -> Iterator[str]:
-    """Yields a warning for labels that are probably not the classes that the user means.
-
-    Args:
-        labels: The different labels.
-        of_folders: Whether they are names of folders.
-    """
-    names = sorted(labels)
-    numbers = [name for name in names if _NUMBER.fullmatch(name)]
-    fractions = [name for name in numbers if not float(name).is_integer()]
-    if 0 < len(numbers) < len(names):
-        text = min({*names} - {*numbers})
-        yield f"labels are numbers such as {numbers[0]} and texts such as {text!r}, so numbers are names of classes"
-    elif fractions:
-        yield (
-            f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
-            "classes; --target column:NAME keeps numbers as they are"
-        )
-    elif numbers and None in map(whole_number, numbers):
-        odd = next(name for name in numbers if whole_number(name) is None)
-        yield f"labels such as {odd} are not written as whole numbers usually are, so all are names of classes"
-    elif of_folders and numbers and {*map(float, names)} != {*range(len(names))}:
-        yield (
-            f"the folders {first_names(names, _MAX_LABELS)} became labels of these numbers; for ids from 0 to n - 1, "
-            "give the folders names that are not numbers"
-        )
-    if lists := [name for name in names if _is_list(name, names)]:
-        yield (
-            f"{first_names(list(map(repr, lists)), _MAX_LABELS)} are one class each; to give a record several labels, "
-            """write them as a list, such as ["a", "b"]"""
-        )
-
-
-def _is_list(name: str, names: Collection[str]) -> bool:
-    """Whether a name is that of other classes with separators between them, or a list."""
-    parts = [re.split(pattern, name.strip("[]")) for pattern in (r"[|,;]\s*", r"\s+")]
-    in_brackets = name[:1] == "[" and name[-1:] == "]" and max(map(len, parts)) > 1
-    one_known = len(parts[0]) > 1 and not {*names}.isdisjoint(parts[0])
-    return in_brackets or one_known or (len(parts[1]) > 1 and {*names}.issuperset(parts[1]))
+def fractions_as_names(manifest: Manifest) -> str:
+    """A warning about numbers with fractions that became names of classes; empty if there are none."""
+    names = manifest.label_names
+    if not all(map(_NUMBER.fullmatch, names)):
+        return ""
+    fractions = [name for name in names if not float(name).is_integer()]
+    if not fractions:
+        return ""
+    return (
+        f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
+        "classes; --target column:NAME keeps numbers as they are"
+    )
 
 
 def kept_out_warning(records: int, were: str) -> str:

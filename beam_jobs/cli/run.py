@@ -25,9 +25,9 @@ from beam_jobs.cli.report import (
     format_findings,
     format_reasons,
     format_seconds,
+    fractions_as_names,
     kept_out_warning,
     next_step,
-    odd_labels,
     reasons_as_json,
     size_line,
     splits_as_json,
@@ -171,17 +171,11 @@ def _survey(command: Command, report: Report) -> None:
     report.warn(
         *warnings_of(command.output, findings.splits, command.job.has_windows),
         *alike_classes(findings.labels),
-        *odd_labels(findings.labels.get(LABEL, ()), _labels_are_folders(command)),
         kept_out_warning(findings.kept_out, "would be"),
         tried_rejects(findings, command.output.max_rejects),
     )
     report.note("nothing was written: this was a dry run")
     check_findings(findings, command.output.max_rejects)
-
-
-def _labels_are_folders(command: Command) -> bool:
-    labels = getattr(command.job, "labels", None)  # A reshard job has none.
-    return labels is not None and labels.mode == "parent"
 
 
 def _run(command: Command, report: Report) -> None:
@@ -221,15 +215,11 @@ def _run(command: Command, report: Report) -> None:
         )
     if manifest.rejected:
         _report_rejects(report, directory, manifest)
-    label = command.output.feature_names.get(LABEL, LABEL)
     report.warn(
         *warnings_of(command.output, splits, command.job.has_windows),
         *alike_classes({LABEL: manifest.label_names, **manifest.class_names}),
-        unused_classes(manifest, label),
-        *odd_labels(
-            manifest.label_names or map(str, manifest.counts_of(label) or ()),
-            _labels_are_folders(command),
-        ),
+        unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
+        fractions_as_names(manifest),
         kept_out_warning(outcome.kept_out, "were"),
     )
     report.note(

@@ -12,7 +12,6 @@ from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
-    from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.text.text_job import TextJob
     from beam_jobs.jobs.text.text_spec import Tokens
     from beam_jobs.sources.inputs import Inputs
@@ -174,14 +173,14 @@ class TextFlags(InputFlags):
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.text.text_job import TextJob
         from beam_jobs.jobs.text.text_reader import first_label
-        from beam_jobs.sources.labels import holds_lists, list_warning
+        from beam_jobs.sources.labels import holds_lists
         from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras
         columns = tuple(dict.fromkeys((*columns, *(extra.column for extra in extras))))
         tokens, tokenizer = self._tokenizer()
         inputs, labels, label_field = self._find_texts(columns, output)
-        labels = labels.checked(inputs)
+        labels.check_names(inputs)
         job = TextJob(
             inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
@@ -200,18 +199,11 @@ class TextFlags(InputFlags):
             stride=self.stride or self.window,
             encodings=self.feature_encodings,
         )
-        if label_field:
-            names = stated_classes(inputs, label_field)
-            label = first_label(job)
-            labels = replace(labels, warning=list_warning(label_field, label))
-            several = holds_lists(label_field, label)
-            job = replace(job, labels=labels, several_labels=several, label_names=names)
+        names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
+        several = holds_lists(label_field, first_label(job))
+        job = replace(job, several_labels=several, label_names=names)
         _check_first(job)
         return job
-
-    def warnings(self, job: Job) -> Iterator[str]:
-        if warning := cast("TextJob", job).labels.warning:
-            yield warning
 
     def _tokenizer(self) -> tuple[Tokens, str]:
         """The kind of tokens, and the text of a given tokenizer's file."""

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from beam_jobs.engines.pool import note_reading
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.archives.archive import OTHER_ARCHIVES, archive_kind, members, walk
+from beam_jobs.sources.archives.archive import archive_kind, members, walk
 from beam_jobs.sources.archives.member import Member, member_bytes, open_member, read_member
 from beam_jobs.sources.archives.sidecars import (
     Held,
@@ -54,21 +54,6 @@ SAMPLED_ROWS = 100
 def _has_index(path: str) -> bool:
     """Whether listing a file takes longer than a request: an archive, or a Parquet table."""
     return archive_kind(path) in ("zip", "tar") or path.lower().endswith(".parquet")
-
-
-def why_none(pattern: str) -> str:
-    """Why no file matches a pattern."""
-    if not GLOB.search(pattern) and is_local(pattern):
-        folder = Path(pattern).expanduser().is_dir()
-        return (
-            f"{'the folder has no files' if folder else 'no such file or folder'}; check it with ls"
-        )
-    if "[" in pattern:
-        return (
-            "no file matches: [...] stands for one of the characters in it; write [[] for a bracket in a name, "
-            f"such as {pattern.replace('[', '[[]')!r}"
-        )
-    return "no file matches; check it with ls"
 
 
 def _skips_none(path: str) -> bool:
@@ -122,7 +107,11 @@ class Inputs:
         resolved = [absolute(pattern) for pattern in patterns]
         for given, pattern in zip(patterns, resolved, strict=True):
             if not any(match(pattern, limit=1)):
-                raise UsageError(f"--input {given}: {why_none(given)}")
+                lacks = "no file matches" + "; in a name, write [[] for [" * ("[" in given)
+                if is_local(given) and not GLOB.search(given):
+                    folder = Path(given).expanduser().is_dir()
+                    lacks = "the folder has no files" if folder else "no such file or folder"
+                raise UsageError(f"--input {given}: {lacks}; check it with ls")
         root = common_root(resolved)
         return cls(tuple(resolved), root, output, samples, columns, dialect=dialect, key=key)
 
@@ -200,10 +189,6 @@ class Inputs:
             kind = archive_kind(source.key)
             if kind in ("zip", "tar"):
                 yield from self._members(source, kind)
-            elif source.key.lower().endswith(OTHER_ARCHIVES):
-                yield source._replace(
-                    error="unpack it, or make it a .zip or .tar: this kind is not read"
-                )
             else:
                 yield source
 

@@ -11,7 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -129,13 +129,6 @@ def field_label(
         raise RejectError(f"column {name!r}: {error}") from None
 
 
-def list_warning(column: str, label: Any) -> str:
-    """A warning if the first label of a column is a list that is written as text; else empty."""
-    if list_in(label) is label:
-        return ""
-    return f"column {column!r} holds text such as {label!r:.80}, which is read as a list of labels"
-
-
 def holds_lists(column: str, value: Any) -> bool:
     """Whether a column of labels has lists of labels.
 
@@ -173,7 +166,6 @@ class Labels:
         several: Whether the column holds lists of labels.
         names: The names of classes by id if the tables with the column state them.
         root: The folder of the files, to which the paths of a table may add.
-        warning: What the user should know about them; empty for nothing.
     """
 
     mode: LabelMode = "none"
@@ -181,7 +173,6 @@ class Labels:
     several: bool = False
     names: tuple[str, ...] = ()
     root: str = field(default="", compare=False)
-    warning: str = field(default="", compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Labels:
@@ -293,14 +284,14 @@ class Labels:
             names += [key.removeprefix(f"{comparable(source.archive)}/"), name]
         return next((name for name in names if name in self._by_key), None)
 
-    def checked(self, inputs: Inputs) -> Labels:
-        """The labels, with a warning about lines of the table that name no input.
+    def check_names(self, inputs: Inputs) -> None:
+        """Checks that names in the table of labels do not fit several inputs.
 
         Raises:
             UsageError: A name without a folder in the table fits several inputs.
         """
         if self.mode != "csv":
-            return self
+            return
         owners, packed = dict[str, str](), list[str]()
         for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
             file, name = source.file, None if source.error else self._name_of(source)
@@ -312,14 +303,6 @@ class Labels:
         fits = [*packed, *(owners[name] for name in bare if name in owners)]
         if packed and bare and len(fits) > 1:
             raise self._shared(*fits[:2])
-        unused = [name for name in self._by_key if name not in owners and not packed]
-        warning = (
-            f"--label csv:{self.table}: {len(unused):,} of {len(self._by_key):,} names are those of no input, such "
-            f"as {unused[0]}"
-            if unused
-            else ""
-        )
-        return replace(self, warning=warning)
 
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)

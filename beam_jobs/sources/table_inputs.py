@@ -16,7 +16,7 @@ from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.archives.member import checked_name
 from beam_jobs.sources.arrow_rows import read_row_groups
 from beam_jobs.sources.chunks import file_batches, row_group_sources
-from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs, why_none
+from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, column_text
 from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row, delimiter_hint
 from beam_jobs.sources.source import (
@@ -31,7 +31,7 @@ from beam_jobs.sources.source import (
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind, usage_errors
 from beam_jobs.storage.files import file_infos, open_seekable
 from beam_jobs.storage.listing import ALL, Span, match
-from beam_jobs.storage.paths import absolute, absolute_path, common_root, near_miss, spellings
+from beam_jobs.storage.paths import absolute, absolute_path, common_root, spellings
 from readers.files.files import FileInfo
 from readers.files.local import is_local, path_text
 
@@ -159,8 +159,7 @@ class TableInputs(RowInputs):
                 if isinstance(info, FileNotFoundError):
                     source, info = self._spelled_otherwise(source, info)
                 if isinstance(info, FileNotFoundError):
-                    hint = near_miss(self.path_of(source))
-                    yield source._replace(error=f"{_missing(source.file)}{hint}")
+                    yield source._replace(error=_missing(source.file))
                 elif isinstance(info, OSError):
                     yield source._replace(error=f"cannot be read: {info.strerror or info}")
                 else:
@@ -211,8 +210,7 @@ class TableInputs(RowInputs):
     def _below(self, path: Any, folder: str) -> str:
         """A path in a row, relative to the root; a relative one begins in a folder below it."""
         if not isinstance(path, str) or not path.strip() or "\0" in path:
-            hint = ", or files as {bytes, path}" if isinstance(path, bytes) else ""
-            raise RejectError(f"column {self.path_column!r} is {path!r:.80}, expected a path{hint}")
+            raise RejectError(f"column {self.path_column!r} is {path!r:.80}, expected a path")
         path = shown = path.replace("\\", "/")
         path = path_text(path) if path.startswith("file://") else path
         if path.startswith(f"{self.root}/"):
@@ -366,7 +364,7 @@ def tables_of(pattern: str) -> list[str]:
     """
     paths = sorted(file.path for file in match(absolute(pattern)))
     if not paths:
-        raise UsageError(f"--table {pattern}: {why_none(pattern)}")
+        raise UsageError(f"--table {pattern}: no file matches; check it with ls")
     for path in paths:
         _kind_of(path)
     return paths

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import glob
 import itertools
@@ -142,20 +141,6 @@ def spellings(path: str) -> Iterable[str]:
     """A path as it is, then without blanks around it, in composed letters, and in decomposed ones."""
     bare = path.strip()
     return dict.fromkeys((path, bare, *(unicodedata.normalize(form, bare) for form in _FORMS)))
-
-
-def near_miss(path: str) -> str:
-    """The end of an error about a missing file: the name in its folder that differs only in case; empty for none."""
-    folder, _, name = path.rpartition("/")
-    other = _names_by_case(folder).get(name.casefold()) if is_local(path) else None
-    return f"; there is {other!r}: upper and lower case differ" if other else ""
-
-
-@functools.lru_cache(maxsize=16)
-def _names_by_case(folder: str) -> dict[str, str]:
-    with contextlib.suppress(OSError):
-        return {name.casefold(): name for name in os.listdir(folder)}
-    return {}
 
 
 def is_hidden(name: str) -> bool:

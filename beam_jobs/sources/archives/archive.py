@@ -27,7 +27,6 @@ from beam_jobs.sources.archives.member import (
 )
 
 _ENDINGS = (".tar.gz", ".tgz", ".zip", ".tar")
-OTHER_ARCHIVES = (".7z", ".rar", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _LAST = {ending[-3:] for ending in _ENDINGS}
 
 _NO_BYTES = MemberLocation(0, 0, 0, IN_TAR, 0)

@@ -336,9 +336,7 @@ REFUSALS = [
 ]
 
 
-def test_a_file_without_a_folder_is_a_reject_and_a_numeric_folder_is_a_warning(
-    data, tmp_path, capsys
-):
+def test_a_file_without_a_folder_is_a_reject(data, tmp_path, capsys):
     (tmp_path / "in" / "2").mkdir(parents=True)
     for name in ("1.png", "2/3.png"):
         (tmp_path / "in" / name).write_bytes((data / "pics/cat/1.png").read_bytes())
@@ -346,7 +344,6 @@ def test_a_file_without_a_folder_is_a_reject_and_a_numeric_folder_is_a_warning(
     assert run(*given) == 0
     lines = capsys.readouterr().err
     assert "1: it is in no folder, so it has no label" in lines
-    assert "warning: the folders 2 became labels of these numbers" in lines
 
 
 @pytest.fixture

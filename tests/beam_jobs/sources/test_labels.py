@@ -221,7 +221,7 @@ def shared_names(tmp_path, text, *files):
         if file.endswith(".zip"):
             path.write_bytes(zipped(members))
     try:
-        table(tmp_path, text).checked(Inputs.of([f"{tmp_path}/in"]))
+        table(tmp_path, text).check_names(Inputs.of([f"{tmp_path}/in"]))
     except UsageError as error:
         return error.message.removeprefix(f"--label csv:{tmp_path}/labels.csv: ")
     return ""
@@ -233,18 +233,6 @@ def test_a_table_may_name_members_by_their_paths_in_an_archive(tmp_path):
     (source,) = inputs.sources(inputs.patterns[0])
     for name in ("cats/1.jpg", "x.zip/cats/1.jpg", "1.jpg"):
         assert table(tmp_path, f"path,label\n{name},cat\n").of(source) == "cat"
-
-
-def test_a_warning_says_which_lines_of_a_table_name_no_input(tmp_path):
-    for name in ("a/1.jpg", "b/2.jpg"):
-        (tmp_path / "in" / name).parent.mkdir(parents=True)
-        (tmp_path / "in" / name).touch()
-    inputs = Inputs.of([f"{tmp_path}/in"])
-    lines = "path,label\n2.jpg,x\na\\1.jpg,x\n"
-    assert table(tmp_path, lines).checked(inputs).warning == ""
-    warning = table(tmp_path, f"{lines}zz.jpg,x\n").checked(inputs).warning
-    assert warning.endswith("1 of 3 names are those of no input, such as zz.jpg")
-    assert Labels.parse("parent").checked(inputs) == Labels.parse("parent")
 
 
 HINT = "a name fits both {} and {}: add the folders there, too, such as {}"
