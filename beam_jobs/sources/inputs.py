@@ -248,13 +248,10 @@ class Inputs:
             if role == "lone":
                 yield lone_sidecar(archive, member)
             elif role == "record":
-                sidecars, remark = samples.sidecars_of(member.name)
-                read = (read_sidecar(file, sidecar) for sidecar, _ in sidecars)
-                yield self._member(archive, member, read, remark)
+                own = samples.sidecars_of(member.name)
+                yield self._member(archive, member, (read_sidecar(file, m) for m, _ in own))
 
-    def _member(
-        self, archive: Source, member: Member, sidecars: Iterable[Held], remark: str
-    ) -> Source:
+    def _member(self, archive: Source, member: Member, sidecars: Iterable[Held]) -> Source:
         source = Source(
             member.name if self.key == "member" else f"{archive.key}/{member.name}",
             0 if member.error else member.size,  # An error may be about the size.
@@ -270,8 +267,7 @@ class Inputs:
             row = row_of(sidecars)
         except RejectError as error:
             return source._replace(error=str(error))
-        remarks = "; ".join(filter(None, (member.remark, remark)))
-        return source._replace(row=used_columns(row, self.columns), remark=remarks)
+        return source._replace(row=used_columns(row, self.columns))
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the members of a `.tar.gz` with their bytes, reading it once from front to back.
@@ -301,7 +297,7 @@ class Inputs:
         self, archive: Source, group: MemberGroup, ended: bool = False
     ) -> Iterator[tuple[Source, bytes]]:
         for member, data in group.take(ended):
-            yield self._member(archive, member, *group.samples.sidecars_of(member.name)), data
+            yield self._member(archive, member, group.samples.sidecars_of(member.name)), data
         for sidecar in group.lone_sidecars() if ended else ():
             yield lone_sidecar(archive, sidecar), b""
 

@@ -28,11 +28,6 @@ MAX_SIDECAR_BYTES = 1 << 20
 
 NO_MATCH = "no matching member in the archive"
 
-_SHARED = (
-    "its name has another dot, so it has the columns of the shorter name too, as in WebDataset; if these are not "
-    "its own, rename it"
-)
-
 # A sidecar, and its bytes if they were read.
 Held = tuple[Member, bytes]
 
@@ -70,7 +65,7 @@ class Samples:
     def __init__(self, active: bool) -> None:
         self._active = active
         self._sidecars: dict[str, list[Held]] = {}
-        self._begins, self._described, self._records = set[str](), set[str](), set[str]()
+        self._begins, self._described = set[str](), set[str]()
 
     def add(self, member: Member, data: bytes = b"") -> None:
         """Adds a member, with its bytes if it may be a sidecar and they were read."""
@@ -84,7 +79,6 @@ class Samples:
         self._begins.update(stems)
         if not _COMPANION.fullmatch(member.name):
             self._described.update(stems)
-            self._records.add(own)
 
     def may_describe(self, name: str) -> bool:
         """Whether a member of this name describes another one, if that exists."""
@@ -103,13 +97,10 @@ class Samples:
         match = _COMPANION.fullmatch(name)
         return "companion" if match and comparable(match[1]) in self._described else "record"
 
-    def sidecars_of(self, name: str) -> tuple[list[Held], str]:
-        """The sidecars of a member, and a remark if they may be those of another one."""
-        own, *shorter = stems_of(name)
-        for stem in shorter if _kind(name) else (own, *shorter):
-            if sidecars := self._sidecars.get(stem):
-                return sidecars, _SHARED if stem != own and stem in self._records else ""
-        return [], ""
+    def sidecars_of(self, name: str) -> list[Held]:
+        """The sidecars of a member."""
+        stems = stems_of(name)[bool(_kind(name)) :]
+        return next(filter(None, map(self._sidecars.get, stems)), [])
 
 
 def row_of(sidecars: Iterable[Held]) -> dict[str, Any]:
