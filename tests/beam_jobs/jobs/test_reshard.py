@@ -624,9 +624,10 @@ def test_datasets_with_different_meanings_of_labels_are_refused(tmp_path):
     dataset(tmp_path, "c", label_names=("cat", "dog"))
     dataset(tmp_path, "d", label_names=("cat", "dog"), class_names={"box_labels": ("x",)})
     dataset(tmp_path, "e", NUMBERS.select(("id",)), label_names=("cat", "dog"))
+    dataset(tmp_path, "f", label_names=("cat", "dog"), options={"box_order": "xyxy"})
     write_plain(tmp_path / "plain", [example(id=1)])
     assert job_of(tmp_path / "a", tmp_path / "c").class_names == {"label": ("cat", "dog")}
-    for other in "bde":
+    for other in "bdef":
         with pytest.raises(UsageError, match="reshard them one by one") as caught:
             job_of(tmp_path / "a", tmp_path / other)
         assert f"{tmp_path}/a and {tmp_path}/{other} differ" in caught.value.message
@@ -655,7 +656,7 @@ def test_channels_keep_their_names_and_are_not_mixed_with_others(tmp_path):
         "channel_units": {"signal": ["g", ""]},
     }
     assert not any(job_of(tmp_path / "a", drop=("signal",)).facts.values())
-    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
+    with pytest.raises(UsageError, match="differ in features, labels, tokens, channels or box"):
         job_of(tmp_path / "a", tmp_path / "b")
 
 
@@ -676,7 +677,7 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
     write_dataset(tmp_path / "named", renamed, {"train": [other]}, vocabulary=4, files=words)
     (tmp_path / "named" / "words").write_bytes(b"one\ntwo\n")
     assert job_of(tmp_path / "named", keep=("ids",)).vocabulary[2:] == (b"one", b"two")
-    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
+    with pytest.raises(UsageError, match="differ in features, labels, tokens, channels or box"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
         UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"

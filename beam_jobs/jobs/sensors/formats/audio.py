@@ -264,8 +264,6 @@ def _check_end(file: Any, rest: bytes) -> None:
 
 def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:
     """The recording of samples [time, channels] at a rate in Hz, scaled and mixed as asked for."""
-    if not len(samples):
-        raise RejectError("the recording has no samples")
     if options.float_audio and samples.dtype.kind in "iu":
         middle = 128 if samples.dtype == np.uint8 else 0
         scale = np.float32(2.0 ** (1 - 8 * samples.dtype.itemsize))
