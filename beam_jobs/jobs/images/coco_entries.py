@@ -13,6 +13,7 @@ from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.sources.rows import Row
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
+from beam_jobs.storage.paths import comparable
 
 # The lists of a COCO file, and the fields of their entries that are read.
 _SECTIONS = ("images", "annotations", "categories")
@@ -176,7 +177,7 @@ def _entries(
         if row.values is None:
             raise UsageError(f"{path}: row {row.number}: {row.error}")
         values = {meaning: row.values.get(name) for meaning, name in columns.items()}
-        name = str(values["file"])
+        name = comparable(str(values["file"]))
         if name not in images:
             size = {side: _number(values.get(side, 1)) for side in ("height", "width")}
             images[name] = len(images)

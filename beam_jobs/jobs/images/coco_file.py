@@ -22,6 +22,7 @@ from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes, MissingError
 from beam_jobs.jobs.images.coco_entries import entries, table_entries
 from beam_jobs.jobs.images.coco_objects import CocoObject
 from beam_jobs.packages import require
+from beam_jobs.storage.paths import comparable
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +143,8 @@ class CocoAnnotations:
 
 
 def reversed_name(name: str) -> bytes:
-    """`1.jpg/train` for `train/1.jpg`."""
-    return b"/".join(name.encode(errors="replace").split(b"/")[::-1])
+    """`1.jpg/train` for `train/1.jpg`, in its `comparable` form."""
+    return b"/".join(comparable(name).encode(errors="replace").split(b"/")[::-1])
 
 
 # The fields of objects that are read on request.

@@ -491,3 +491,19 @@ def test_an_entry_without_a_folder_that_fits_two_images_is_refused(tmp_path, kin
     message = r"its entry '1\.jpg' would annotate both (cats|dogs)/1\.jpg and (cats|dogs)/1\.jpg: add the folders"
     with pytest.raises(UsageError, match=f"--boxes {kind}:.*: {message}"):
         check(boxes("1.jpg", "2.jpg"), tmp_path / "p")
+
+
+@pytest.mark.parametrize("written", ["sub\\M\u00fc.jpg", " ./sub/Mu\u0308.jpg", "M\u00fc.jpg"])
+@pytest.mark.parametrize("image", ["sub/Mu\u0308.jpg", "sub/M\u00fc.jpg"])
+def test_annotations_are_found_however_names_are_written(tmp_path, written, image):
+    images = [{"id": 1, "file_name": written, "height": 10, "width": 20}]
+    coco = write(tmp_path / "coco.json", COCO | {"images": images})
+    rows = f"filename,xmin,ymin,xmax,ymax,class\n{written},0,0,1,1,dog\n"
+    write(tmp_path / "x.zip", zipped([(f"voc/{written.strip()}".replace(".jpg", ".xml"), VOC)]))
+    (tmp_path / "voc").mkdir()
+    write(tmp_path / "voc" / f"{Path(written.strip()).stem.rpartition(chr(92))[2]}.xml", VOC)
+    csv = write(tmp_path / "boxes.csv", rows)
+    for boxes in (f"coco:{coco}", f"csv:{csv}", f"voc:{tmp_path}/voc", f"voc:{tmp_path}/x.zip/voc"):
+        found = parse(boxes)
+        source = annotated(found, image, tmp_path / "in" / image)
+        assert "dog" in found.boxes_of(source).names
