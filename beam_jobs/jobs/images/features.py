@@ -23,7 +23,7 @@ from beam_jobs.jobs.images.boxes import (
     move_keypoints,
 )
 from beam_jobs.jobs.images.coco_objects import CocoObject, keypoints_of, object_masks, semantic_mask
-from beam_jobs.jobs.images.image_files import open_image
+from beam_jobs.jobs.images.image_files import check_decodable, decoding
 from beam_jobs.jobs.images.pixels import mask_values, resized, turned
 from beam_jobs.jobs.record import Record
 from beam_jobs.sources.source import Source
@@ -154,11 +154,8 @@ def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
         RejectError: The file cannot be read, is too large, or its values are not classes.
     """
     try:
-        with opened as file, open_image(file, max_pixels) as mask:
+        with opened as file, decoding(file, max_pixels) as mask:
+            check_decodable(mask, file)
             return mask_values(mask)
     except RejectError as error:
         raise RejectError(f"its mask: {error}") from None
-    except OSError as error:
-        raise RejectError(f"its mask cannot be read: {error}") from None
-    except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-        raise RejectError(f"its mask cannot be decoded: {error}") from None

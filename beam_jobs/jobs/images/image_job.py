@@ -20,6 +20,7 @@ from beam_jobs.jobs.images.features import AnnotationReader
 from beam_jobs.jobs.images.image_files import (
     MAX_PIXELS,
     Frames,
+    check_decodable,
     check_pixels,
     count_frames,
     decoding,
@@ -260,6 +261,7 @@ class ImageJob(FilesInParts):
 
     def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
         """The current frame of an image as a record has it, pixels [H, W, C] or a file, and its geometry."""
+        check_decodable(image, file, self.dtype)
         stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is rejected in every encoding
@@ -300,6 +302,7 @@ class ImageJob(FilesInParts):
             again = open_image(file, self.max_pixels)
             if image.tell():
                 again.seek(image.tell())
+            check_decodable(again, file, self.dtype)
             return again
 
         return wide_pixels(image, reopen, self.channels, self.dtype)

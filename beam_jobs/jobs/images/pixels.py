@@ -79,7 +79,9 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
             "its pixels are floating-point numbers: convert it to 8 or 16 bit, or add --dtype float32"
         )
     if image.mode.startswith("I"):
-        image = Image.fromarray((sixteen_bits(image) >> 8).astype(np.uint8))
+        pixels = _with_alpha_of_key(sixteen_bits(image)[..., None], image) >> 8
+        gray = pixels.shape[2] == 1
+        image = Image.fromarray((pixels[..., 0] if gray else pixels).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
         if channels == 4:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # as if the byte order were reversed.
 _LOWER_BYTES = {
     f"{mode};16{order}": f"{mode};16{other}"
-    for mode in ("RGB", "RGBX", "RGBA")
+    for mode in ("RGB", "RGBX", "RGBA", "R", "G", "B", "A")
     for order, other in (("B", "L"), ("L", "B"), ("N", "B" if sys.byteorder == "little" else "L"))
 }
 
@@ -23,15 +23,13 @@ _GRAY_AND_ALPHA = "LA;16B"
 _LOWER_BYTES[_GRAY_AND_ALPHA] = "RGBA"
 
 
-def _rawmode(image: Image.Image) -> str:
-    tiles: Any = getattr(image, "tile", None)
-    if not tiles:
-        return ""
-    arguments = tiles[0][3]
+def _rawmode(tile: Any) -> str:
+    arguments = tile[3]
     return str(arguments[0] if isinstance(arguments, tuple) else arguments)
 
 
-def _with_rawmode(tile: Any, rawmode: str) -> Any:
+def with_rawmode(tile: Any, rawmode: str) -> Any:
+    """A tile of Pillow that is decoded in another way."""
     codec, extents, offset, arguments = tile
     arguments = (rawmode, *arguments[1:]) if isinstance(arguments, tuple) else rawmode
     # Before Pillow 11.1, tiles are plain tuples.
@@ -41,7 +39,8 @@ def _with_rawmode(tile: Any, rawmode: str) -> Any:
 
 def has_wide_colors(image: Image.Image) -> bool:
     """Whether an image that is not decoded yet has 16-bit colors that can be read."""
-    return _rawmode(image) in _LOWER_BYTES
+    tiles: Any = getattr(image, "tile", None)
+    return bool(tiles) and _rawmode(tiles[0]) in _LOWER_BYTES
 
 
 def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
@@ -49,13 +48,13 @@ def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
 
     `again` is the same frame of the same file, opened a second time and not decoded yet.
     """
-    rawmode = _rawmode(again)
     tiled: Any = again
-    tiled.tile = [_with_rawmode(tile, _LOWER_BYTES[rawmode]) for tile in tiled.tile]
+    is_gray = _rawmode(tiled.tile[0]) == _GRAY_AND_ALPHA
+    tiled.tile = [with_rawmode(tile, _LOWER_BYTES[_rawmode(tile)]) for tile in tiled.tile]
     # NumPy would hide some decoding errors.
     image.load()
     again.load()
     upper, lower = np.asarray(image), np.asarray(again)
-    if rawmode == _GRAY_AND_ALPHA:
+    if is_gray:
         lower = lower[..., [1, 1, 1, 3]]
     return upper.astype(np.uint16) << 8 | lower
