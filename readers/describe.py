@@ -52,6 +52,7 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
     if manifest.tokenizer:
         yield f"tokenizer   {manifest.tokenizer:,} ids, in {manifest.files[TOKENIZER].path}"
     yield f"rejected    {manifest.rejected:,}"
+    yield from (f"remark      {line}" for line in manifest.remarks.lines())
     if manifest.versions:
         yield f"written by  {', '.join(f'{k} {v}' for k, v in manifest.versions.items())}"
     for name, split in manifest.splits.items():

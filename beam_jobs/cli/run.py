@@ -231,17 +231,9 @@ def _run(command: Command, report: Report) -> None:
         report.note(f"kept {counted(outcome.kept_shards, 'shard')} of an unfinished run")
     if manifest.duplicates:
         report.note(f"duplicates dropped: {manifest.duplicates:,}")
-    if manifest.more_frames:
-        report.note(
-            f"images of which only the first frame was stored: {manifest.more_frames:,}; "
-            "--frames all makes a record of each frame",
-            more_frames=manifest.more_frames,
-        )
-    if manifest.unannotated:
-        report.note(
-            f"images without annotations that were kept: {manifest.unannotated:,}",
-            unannotated=manifest.unannotated,
-        )
+    if remarks := manifest.remarks:
+        lines = (f"  {line}" for line in remarks.lines())
+        report.note("remarks about the inputs:", *lines, remarks=remarks.to_json())
     if manifest.rejected:
         _report_rejects(report, directory, manifest)
     report.warn(

@@ -29,6 +29,7 @@ from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.atomic import write_file
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
+from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import Split
 
@@ -75,8 +76,7 @@ def _manifest_of(
                 sum(result.rejected for result in results),
                 figures.get(name, {}),
                 known.duplicates,
-                found_in[name].more_frames if name in found_in else 0,
-                found_in[name].unannotated if name in found_in else 0,
+                found_in[name].remarks if name in found_in else Remarks(),
             )
             for name, results, known in zip(names, splits, summary.splits, strict=True)
         },

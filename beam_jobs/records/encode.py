@@ -23,13 +23,14 @@ _COUNTED_BYTES = 1 << 20
 class Record(dict[str, Any]):
     """The features of a record by name.
 
-    Attributes:
-        more_frames: Whether its file has other frames, which are not stored.
-        unannotated: Whether one of its annotations is missing.
+    Args:
+        features: The first of them.
+        remarks: What was not read of its input, and what was taken for what, in words that many records share.
     """
 
-    more_frames = False
-    unannotated = False
+    def __init__(self, features: Mapping[str, Any], remarks: tuple[str, ...] = ()) -> None:
+        super().__init__(features)
+        self.remarks = remarks
 
 
 class RecordCounter:
@@ -85,10 +86,9 @@ class RecordEncoder(RecordCounter):
             values = self._encoder.check(record)
         framed = frame_parts(self._encoder.parts(values))
         # Last, because a rejected record must not be counted.
-        if isinstance(record, Record) and (record.more_frames or record.unannotated):
-            statistics = self._of(split)
-            statistics.more_frames += record.more_frames
-            statistics.unannotated += record.unannotated
+        if isinstance(record, Record):
+            for remark in record.remarks:
+                self._of(split).remarks.add(remark, key or record["key"])
         self._pending.setdefault(split, []).append(values)
         self._pending_bytes += len(framed)
         if self._pending_bytes >= _COUNTED_BYTES:

@@ -16,6 +16,7 @@ import numpy as np
 from beam_jobs.records.numbers import Numbers, add_channels, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
 from readers.format.protobuf.tensor import string_values
+from readers.format.remarks import Remarks
 from readers.format.schema import Feature, Schema
 
 # Labels and tokens are counted up to this number of distinct ones, the maximum for labels.
@@ -189,19 +190,12 @@ def _value_bytes(value: int) -> bytes:
     return value.to_bytes(8, "little", signed=True)
 
 
-# The counts of records in the state of statistics.
-_COUNTS = ("records", "more_frames", "unannotated")
-
-
 class Statistics:
-    """The statistics of some records, by feature.
-
-    They also count records whose file has other frames, which are not stored, and those that lack an annotation.
-    """
+    """The statistics of some records by feature, and the remarks about their inputs."""
 
     def __init__(self, schema: Mapping[str, Feature]) -> None:
         self._schema = schema
-        self.records = self.more_frames = self.unannotated = 0
+        self.records, self.remarks = 0, Remarks()
         self.features = {
             name: FeatureStatistics([Numbers() for _ in range(channels_of(feature))])
             for name, feature in schema.items()
@@ -228,23 +222,21 @@ class Statistics:
     def merge(self, other: Statistics) -> None:
         """Adds the values that another object has counted."""
         self.records += other.records
-        self.more_frames += other.more_frames
-        self.unannotated += other.unannotated
+        self.remarks.merge(other.remarks)
         for name, statistics in self.features.items():
             statistics.merge(other.features[name])
 
     def state(self) -> dict[str, Any]:
         """Its exact state as JSON values; `to_json` rounds them for people."""
         features = {name: statistics.state() for name, statistics in self.features.items()}
-        counts = {name: getattr(self, name) for name in _COUNTS}
-        return {**counts, "features": features}
+        return {"records": self.records, "remarks": self.remarks.to_json(), "features": features}
 
     @classmethod
     def of_state(cls, schema: Schema, state: dict[str, Any]) -> Statistics:
         """The statistics with a state."""
         statistics = cls(schema)
-        for name in _COUNTS:
-            setattr(statistics, name, state.get(name, 0))
+        statistics.records = state["records"]
+        statistics.remarks = Remarks.from_json(state["remarks"])
         for name in schema:
             statistics.features[name] = FeatureStatistics.of_state(
                 state["features"][name], statistics.records
@@ -261,11 +253,13 @@ class SplitStatistics(Divisible):
     """The statistics of every split, one feature at a time.
 
     Attributes:
-        counts: (split, name of a count of records) -> the count.
+        records: Split -> the number of its records.
+        remarks: Split -> the remarks about its inputs.
         features: (split, feature) -> its statistics.
     """
 
-    counts: Counter[tuple[int, str]] = field(default_factory=Counter)
+    records: Counter[int] = field(default_factory=Counter)
+    remarks: dict[int, Remarks] = field(default_factory=dict)
     features: dict[tuple[int, str], FeatureStatistics] = field(default_factory=dict)
     checksum: int = 0
 
@@ -274,8 +268,8 @@ class SplitStatistics(Divisible):
     @classmethod
     def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
         """The statistics of one split."""
-        counts = Counter({(split, name): getattr(statistics, name) for name in _COUNTS})
-        whole = cls(counts, {(split, name): one for name, one in statistics.features.items()})
+        features = {(split, name): one for name, one in statistics.features.items()}
+        whole = cls(Counter({split: statistics.records}), {split: statistics.remarks}, features)
         whole.checksum = whole.contents()
         return whole
 
@@ -289,12 +283,14 @@ class SplitStatistics(Divisible):
     def merge(self, other: SplitStatistics) -> None:
         """Adds the records of `other`."""
         self.checksum += other.checksum
-        self.counts.update(other.counts)
+        self.records.update(other.records)
+        for split, remarks in other.remarks.items():
+            self.remarks.setdefault(split, Remarks()).merge(remarks)
         for key, one in other.features.items():
             self.features.setdefault(key, one.empty_copy()).merge(one)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
-        yield (), SplitStatistics(self.counts, {}, self.checksum)
+        yield (), SplitStatistics(self.records, self.remarks, {}, self.checksum)
         for key, one in self.features.items():
             for number, piece in one.pieces():
                 yield (*key, number), SplitStatistics(features={key: piece})
@@ -302,10 +298,10 @@ class SplitStatistics(Divisible):
     def by_split(self, schema: Schema) -> dict[int, Statistics]:
         """Split -> the statistics of its records, which have this schema."""
         by_split = {}
-        for split in sorted({split for split, _ in self.counts}):
+        for split in sorted(self.records):
             by_split[split] = Statistics(schema)
-            for name in _COUNTS:
-                setattr(by_split[split], name, self.counts[split, name])
+            by_split[split].records = self.records[split]
+            by_split[split].remarks.merge(self.remarks[split])
             features = {name: self.features.get((split, name)) for name in schema}
             by_split[split].features = {name: one for name, one in features.items() if one}
         return by_split

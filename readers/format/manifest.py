@@ -17,6 +17,7 @@ from readers.files.files import RefusedError
 from readers.files.local import is_local, path_text
 from readers.files.of_path import read_file
 from readers.format.display import features_table, format_table, splits_table
+from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import FIELDS, File, Shard, Split, split_json, typed
 
@@ -140,14 +141,12 @@ class Manifest:
         return sum(split.duplicates for split in self.splits.values())
 
     @property
-    def more_frames(self) -> int:
-        """The number of images in all splits with more frames than the first, which is the record."""
-        return sum(split.more_frames for split in self.splits.values())
-
-    @property
-    def unannotated(self) -> int:
-        """The number of images in all splits that were kept without an annotation."""
-        return sum(split.unannotated for split in self.splits.values())
+    def remarks(self) -> Remarks:
+        """What was not read of the inputs of all splits, and what was taken for what."""
+        remarks = Remarks()
+        for split in self.splits.values():
+            remarks.merge(split.remarks)
+        return remarks
 
     @property
     def rejected(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
@@ -21,9 +22,6 @@ _PART = re.compile(r"(?!\.\.?\Z)[^/\\:%?#\x00-\x1f]+")
 
 # The most records or bytes: the sums of several still fit into 63 bits.
 _MOST = 1 << 60
-
-# Counts that a split may lack.
-_MORE_COUNTS = ("more_frames", "unannotated")
 
 
 def shard_name(split: str, index: int, count: int) -> str:
@@ -90,16 +88,14 @@ class Split:
         statistics: Feature name -> statistics of its values in this split only, so that a
             normalization fitted to `train` does not use data from `test`.
         duplicates: The number of inputs of this split that were dropped as duplicates.
-        more_frames: The number of images of this split with more frames than the first, which is the record.
-        unannotated: The number of images of this split that were kept without an annotation.
+        remarks: What was not read of the inputs of this split, and what was taken for what.
     """
 
     shards: tuple[Shard, ...]
     rejected: int = 0
     statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
     duplicates: int = 0
-    more_frames: int = 0
-    unannotated: int = 0
+    remarks: Remarks = field(default_factory=Remarks)
 
     @property
     def records(self) -> int:
@@ -129,8 +125,7 @@ def split_json(split: Split) -> dict[str, Any]:
         "bytes": split.bytes,
         "rejected": split.rejected,
         "duplicates": split.duplicates,
-        **({"more_frames": split.more_frames} if split.more_frames else {}),
-        **({"unannotated": split.unannotated} if split.unannotated else {}),
+        **({"remarks": split.remarks.to_json()} if split.remarks else {}),
         "statistics": split.statistics,
         "shards": [
             {
@@ -162,7 +157,7 @@ def _split_of(name: str, value: Mapping[str, Any]) -> Split:
         _count(value, "rejected"),
         typed(value, "statistics", dict),
         _count(value, "duplicates"),
-        *(_count(value, key) if key in value else 0 for key in _MORE_COUNTS),
+        Remarks.from_json(value.get("remarks", [])),
     )
     for key, total in (("records", split.records), ("bytes", split.bytes)):
         if _count(value, key) != total:

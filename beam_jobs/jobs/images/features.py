@@ -28,6 +28,8 @@ from beam_jobs.jobs.images.pixels import mask_values, resized, turned
 from beam_jobs.jobs.record import Record
 from beam_jobs.sources.source import Source
 
+_UNANNOTATED = "it has no annotations, and was kept"
+
 
 @dataclass(frozen=True)
 class AnnotationReader:
@@ -56,16 +58,18 @@ class AnnotationReader:
             RejectError: An annotation is missing or broken, or does not fit the image.
         """
         annotations = self.annotations
-        if annotations.boxes:
-            self._add_objects(record)
+        unannotated = bool(annotations.boxes) and not self._add_objects(record)
         if annotations.captions:
             captions = annotations.found(annotations.captions_of, self.source)
             record["captions"] = captions or []
-            record.unannotated |= captions is None
+            unannotated |= captions is None
         if annotations.masks:
             opened = annotations.found(annotations.open_mask, self.source)
             record["mask"] = self._mask(opened)
-            record.unannotated |= opened is None
+            unannotated |= opened is None
+
+        if unannotated:
+            record.remarks += (_UNANNOTATED,)
 
     def _mask(self, opened: BinaryIO | None) -> Image.Image:
         if opened is None:
@@ -76,8 +80,11 @@ class AnnotationReader:
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
         return self._moved(mask, tie)
 
-    def _add_objects(self, record: Record) -> None:
-        """Adds the boxes of the objects in an image, and their masks and keypoints if requested."""
+    def _add_objects(self, record: Record) -> bool:
+        """Adds the boxes of the objects in an image, and their masks and keypoints if requested.
+
+        Returns whether it is annotated.
+        """
         annotations, geometry = self.annotations, self.geometry
         annotated = annotations.found(annotations.boxes_of, self.source)
         boxes = annotated or Boxes(np.zeros((0, 4)), (), None)
@@ -89,9 +96,9 @@ class AnnotationReader:
         names = tuple(boxes.names[row] for row in kept)
         record["boxes"] = in_order(corners, annotations.box_order)
         record["box_labels"] = names
-        record.unannotated |= not annotated
         if annotations.details:
             record.update(self._details(boxes.size, kept))
+        return annotated is not None
 
     def _details(self, size: tuple[int, int] | None, kept: list[int]) -> dict[str, Any]:
         """The masks and keypoints of COCO's objects.

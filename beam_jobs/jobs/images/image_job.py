@@ -67,6 +67,8 @@ _COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 _OVERHEAD_BYTES = 200
 
 # Features about the image of a record.
+_MORE_FRAMES = "only its first frame was stored; --frames all makes a record of each"
+
 _INFO = {
     "height": Feature("int64"),
     "width": Feature("int64"),
@@ -213,11 +215,12 @@ class ImageJob(FilesInParts):
             pixels, geometry = self._converted(image, file)
             more = has_more_frames(image)
         record = self._record(source, pixels, geometry)
-        record.more_frames = more
+        if more:
+            record.remarks += (_MORE_FRAMES,)
         return record
 
     def _record(self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry) -> Record:
-        record = Record(image=pixels)
+        record = Record({"image": pixels})
         AnnotationReader(
             self.annotations,
             source,

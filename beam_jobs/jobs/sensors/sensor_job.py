@@ -67,7 +67,7 @@ class RecordingPart(NamedTuple):
         self.size()
         for key, record in zip(self.keys, self.made, strict=True):
             if key:
-                yield key, Record(record)
+                yield key, Record(record, self.recording.notes)
 
 
 class SensorJob(SensorSpec, FilesInParts):
@@ -130,7 +130,7 @@ class SensorJob(SensorSpec, FilesInParts):
         recording, records = self.read(source)
         record = next(iter(records))
         self.check(source.key, recording, record)
-        return Record(record)
+        return Record(record, recording.notes)
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
         return self._part(source, *self.read(source, data)).planned()
@@ -203,8 +203,7 @@ class SensorJob(SensorSpec, FilesInParts):
         if not recording.dtype or self.dtype:
             return recording
         arrays = {n: convert_array(a, recording.dtype) for n, a in recording.arrays.items()}
-        # Only the notes of the first file are read, before there is a schema.
-        rounded = () if self.features else map(note_rounded, recording.arrays.values())
+        rounded = map(note_rounded, recording.arrays.values())
         return recording._replace(arrays=arrays, notes=sum(rounded, recording.notes))
 
     def _with_rate(self, source: Source, recording: Recording) -> Recording:

@@ -17,11 +17,14 @@ _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
 def section(study: Study) -> Section:
-    """The directory, the command and the versions of packages."""
+    """The directory, the command, the versions of packages, and the remarks about the inputs."""
     directory = without_credentials(study.directory)
     command = "".join(_command(study.manifest.options, directory))
     versions = study.manifest.versions
-    return Section.filled("origin", directory=directory, command=command, versions=versions)
+    remarks = study.manifest.remarks.lines()
+    return Section.filled(
+        "origin", directory=directory, command=command, versions=versions, remarks=remarks
+    )
 
 
 def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:

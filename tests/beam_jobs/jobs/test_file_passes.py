@@ -283,7 +283,7 @@ def test_a_window_that_fails_is_a_late_reject_and_so_are_those_after_it(tmp_path
 
     def failing(self: SensorJob, source: Any, data: bytes) -> Any:
         for number, found in enumerate(real(self, source, data)):
-            yield found if number != 3 else (found[0], Record(signal=np.zeros((5, 7))))
+            yield found if number != 3 else (found[0], Record({"signal": np.zeros((5, 7))}))
 
     monkeypatch.setattr(SensorJob, "records_of", failing)
     found, written = find(job), encode(job)

@@ -54,15 +54,15 @@ def test_a_file_with_one_frame_is_one_record(kind):
     # The second image of an MPO is a preview or another view.
     data = animation(kind) if kind == "MPO" else encoded(FRAMES[0], kind)
     assert [key for key, _ in ALL.records_of(SOURCE, data)] == ["a#1"]
-    assert not FIRST.decode(SOURCE, io.BytesIO(data)).more_frames
+    assert not FIRST.decode(SOURCE, io.BytesIO(data)).remarks
 
 
 @pytest.mark.parametrize(("kind", "encoding"), [("GIF", "tensor"), ("PNG", "source")])
 def test_frames_that_are_left_out_are_noted(kind, encoding):
     job = dataclasses.replace(FIRST, encoding=encoding)
-    assert job.decode(SOURCE, io.BytesIO(animation(kind))).more_frames
+    assert job.decode(SOURCE, io.BytesIO(animation(kind))).remarks
     (record,) = (record for _, record in job.records_of(SOURCE, animation(kind)))
-    assert record.more_frames
+    assert record.remarks
 
 
 @pytest.mark.parametrize("kind", ["GIF", "TIFF"])

@@ -153,11 +153,11 @@ class OddJob:
             case "usage":
                 raise UsageError("it differs from the others")
             case "wide":
-                return Record(x=np.ones((2, 2), np.float32))
+                return Record({"x": np.ones((2, 2), np.float32)})
             case "other":
-                return Record(y=1)
+                return Record({"y": 1})
         # Statistics show the order of values unless they are added one by one.
-        return Record(x=(np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32))
+        return Record({"x": (np.arange(int(source.key.split()[1])) * 0.1).astype(np.float32)})
 
 
 def odd() -> Loader:

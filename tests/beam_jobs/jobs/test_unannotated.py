@@ -80,9 +80,9 @@ def test_an_image_without_an_annotation_is_a_reject(folder, flags, message, unan
 @pytest.mark.parametrize("flags", [*(flags for flags, _ in EVERY), {"boxes": "yolo"}])
 def test_an_image_without_an_annotation_is_kept_on_request(folder, flags):
     annotated = load(folder, 1, **flags, unannotated="keep")
-    assert not annotated.unannotated
+    assert not annotated.remarks
     record = load(folder, 2, **flags, unannotated="keep")
-    assert record.unannotated
+    assert record.remarks
     assert record.keys() == annotated.keys()
     if "boxes" in flags:
         assert (record["boxes"].shape, record["box_labels"]) == ((0, 4), ())
@@ -96,7 +96,7 @@ def test_an_image_without_an_annotation_is_kept_on_request(folder, flags):
 
 
 def test_a_yolo_file_may_be_required(folder):
-    assert not load(folder, 2, boxes="yolo").unannotated
+    assert not load(folder, 2, boxes="yolo").remarks
     with pytest.raises(RejectError, match="no annotation file found"):
         load(folder, 2, boxes="yolo", unannotated="reject")
 
@@ -123,11 +123,11 @@ def test_the_summary_and_the_manifest_count_kept_images(folder, capsys):
     output = folder / "o"
     flags = ["--input", folder / "p/*.png", "--label", "none", *ONE, "--output"]
     assert run("images", "--boxes", "voc", "--unannotated", "keep", *flags, output) == 0
-    assert "images without annotations that were kept: 1" in capsys.readouterr().err
+    assert "1: it has no annotations, and was kept, such as" in capsys.readouterr().err
     assert [len(record["boxes"]) for _, record in sorted(records_of(output).items())] == [1, 0]
     manifest = Manifest.read(str(output))
-    assert (manifest.unannotated, manifest.rejected) == (1, 0)
-    assert manifest.to_json()["splits"]["train"]["unannotated"] == 1
+    assert manifest.remarks == {"it has no annotations, and was kept": (1, "2.png")}
+    assert not manifest.rejected
 
 
 def test_there_must_be_annotations_that_can_lack(folder, capsys):

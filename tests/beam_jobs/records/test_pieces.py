@@ -122,7 +122,7 @@ def statistics_of(tokens: np.ndarray) -> Statistics:
     found = Statistics(schema)
     values = {name: np.full((2, 8), 0.1, np.float32) for name in schema if name != "tokens"}
     found.add([Encoder(schema).check({"tokens": tokens, **values})])
-    found.unannotated = 1
+    found.remarks.add("cut", f"key {tokens[0]}")
     return found
 
 
@@ -138,7 +138,7 @@ def test_statistics_are_cut_by_feature_and_value():
     found = again.by_split(first._schema)
     assert list(found) == [0, 2]
     assert found[0].state() == other.state()
-    assert (found[2].records, found[2].unannotated) == (2, 2)
+    assert (found[2].records, found[2].remarks["cut"][0]) == (2, 2)
     assert list(found[2].features) == list(first.features)
     before = SplitStatistics.of(2, first).by_split(first._schema)[2].state()
     first.merge(other)

@@ -6,8 +6,10 @@ import re
 import string
 import urllib.parse
 import uuid
+from collections import Counter
 
 import fsspec
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -22,6 +24,7 @@ from readers.format.manifest import (
     join,
     newest_manifest,
 )
+from readers.format.remarks import Remarks
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split, checked_path, shard_name
 from tests.support.datasets import write_numbers
@@ -335,7 +338,7 @@ def test_what_is_not_given_is_empty():
     assert (alone.vocabulary, alone.tokenizer, alone.options, alone.versions) == (0, 0, {}, {})
     split = alone.split("train")
     assert (split.rejected, split.statistics, split.duplicates) == (0, {}, 0)
-    assert (split.more_frames, split.unannotated) == (0, 0)
+    assert split.remarks == {}
     assert (alone.rejects, alone.generation, alone.job, alone.ancestors) == ((), 1, "", ())
 
 
@@ -374,14 +377,42 @@ def test_the_error_for_a_missing_field_names_it(path):
     assert path[0] in ("format_version", "schema") or repr(path[-1]) in str(caught.value)
 
 
-@pytest.mark.parametrize("count", ["more_frames", "unannotated"])
-def test_images_that_are_counted_apart_are_stated_only_if_there_are_some(count):
-    split = dataclasses.replace(MANIFEST.splits["train"], **{count: 3})
-    counted = dataclasses.replace(MANIFEST, splits={**MANIFEST.splits, "train": split})
-    assert counted.to_json()["splits"]["train"][count] == 3
-    assert count not in counted.to_json()["splits"]["val"]
-    assert Manifest.from_json(counted.to_json()) == counted
-    assert getattr(counted, count) == 3
+def test_remarks_are_stated_only_if_there_are_some():
+    split = dataclasses.replace(MANIFEST.splits["train"], remarks=Remarks({"cut": (3, "a")}))
+    remarked = dataclasses.replace(MANIFEST, splits={**MANIFEST.splits, "train": split})
+    stated = remarked.to_json()["splits"]["train"]["remarks"]
+    assert stated == [{"text": "cut", "records": 3, "example": "a"}]
+    assert "remarks" not in remarked.to_json()["splits"]["val"]
+    assert Manifest.from_json(remarked.to_json()) == remarked
+    assert remarked.remarks == {"cut": (3, "a")}
+    for wrong in (
+        "cut",
+        [{"text": "cut"}],
+        [stated[0] | {"records": 0}],
+        [stated[0] | {"text": 1}],
+    ):
+        broken = remarked.to_json()
+        broken["splits"]["train"]["remarks"] = wrong
+        with pytest.raises(ValueError, match=r"remarks|missing|wrong type"):
+            Manifest.from_json(broken)
+
+
+def test_the_counts_of_remarks_do_not_depend_on_their_order():
+    rng = np.random.default_rng(7)
+    added = [(f"remark {n}", f"key {rng.integers(9)}") for n in rng.integers(0, 90, 4000)]
+    expected = Counter(text for text, _ in added)
+    for _ in range(3):
+        rng.shuffle(added)
+        parts = [Remarks() for _ in range(5)]
+        for number, (text, key) in enumerate(added):
+            parts[number % 5].add(str(text), str(key))
+        whole = Remarks()
+        for part in parts:
+            whole.merge(part)
+        kept = sorted(expected)[:50]
+        assert whole == {
+            text: (expected[text], min(k for t, k in added if t == text)) for text in kept
+        }
 
 
 WRONG = [None, 1.5, -1, True, "text", [1], {"a": 1}, [[["a", "b"]]]]

@@ -21,7 +21,7 @@ def _examine(data: bytes) -> None:
     str(manifest)
     facts = manifest.sample_rate, manifest.duplicates, manifest.rejected, manifest.num_classes
     assert all(fact is None or fact >= 0 for fact in facts), facts
-    _ = manifest.label_range, manifest.more_frames, manifest.unannotated
+    _ = manifest.label_range, manifest.remarks
     for name, split in manifest.splits.items():
         assert manifest.split(name) is split
         assert split.records == sum(shard.records for shard in split.shards)
