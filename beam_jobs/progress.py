@@ -10,6 +10,7 @@ argument of `report_to`, or nowhere.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -234,6 +235,29 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
         shown.advance(phase, amount, rejected)
 
 
+# Phase -> its seconds, before a display; and the least that are worth a word.
+_early: dict[str, float] = {}
+_EARLY_SECONDS = 0.5
+
+
+@contextlib.contextmanager
+def early(phase: str) -> Iterator[None]:
+    """Times a phase before the display of a job, and says after the first seconds that it goes on."""
+    if _display or _reported:
+        yield
+        return
+    said = [f"{phase} ..."], {"file": sys.stderr, "flush": True}
+    timer, began = threading.Timer(QUIET_SECONDS, print, *said), time.monotonic()
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if (seconds := time.monotonic() - began) >= _EARLY_SECONDS:
+            _early[phase] = _early.get(phase, 0.0) + seconds
+
+
 @contextlib.contextmanager
 def display(
     stream: TextIO, line_seconds: float = _LINE_SECONDS, quiet_seconds: float = QUIET_SECONDS
@@ -245,6 +269,8 @@ def display(
     """
     global _display
     _display = display = _Display(stream, line_seconds, quiet_seconds)
+    display.seconds |= _early
+    _early.clear()
     try:
         yield display.seconds
     finally:

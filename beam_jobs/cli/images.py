@@ -106,6 +106,18 @@ class ImageFlags(InputFlags):
         "and visibility",
         needs="boxes",
     )
+    yolo_lines: Literal["auto", "polygons", "poses"] = flag(
+        "auto",
+        "what lines of more than five values in --boxes yolo are: polygons, of which the boxes around them are "
+        "stored, or poses, a box and keypoints, of which the box is stored; auto: poses, if all lines of the first "
+        "files have the same number of values, and the first four are a box that holds the rest",
+        needs="boxes",
+    )
+    box_unit: Literal["auto", "pixels", "fractions"] = flag(
+        "auto",
+        "the unit of corners in --boxes csv:FILE; auto: fractions if none is above 1.01, else pixels",
+        needs="boxes",
+    )
     class_names: str = flag(
         "",
         "class names for --boxes yolo: a text file with one name per line, or a data.yaml",
@@ -240,6 +252,8 @@ class ImageFlags(InputFlags):
             segmentation=self.segmentation,
             unannotated=self.unannotated,
             box_order=self.box_order,
+            yolo_lines=self.yolo_lines,
+            box_unit=self.box_unit,
         )
         return with_names(annotations, self.keypoints)
 
@@ -254,7 +268,7 @@ class ImageFlags(InputFlags):
         inputs = replace(
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
         )
-        annotations.check_files(inputs)
+        annotations = annotations.check_files(inputs)
         return ImageJob(
             inputs=replace(inputs, max_bytes=max_bytes),
             labels=self.effective_labels(self.label, labels, inputs),
@@ -281,11 +295,3 @@ class ImageFlags(InputFlags):
 
     def warnings(self, job: Job) -> Iterable[str]:
         yield from self.without_label(self.label, job)
-        image_job = cast("ImageJob", job)
-        turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
-        if turned:
-            yield (
-                f"EXIF turns {turned} of the first {opened} images without changing their size: "
-                "their boxes and masks are assumed to refer to the stored pixels; if viewers show the boxes "
-                "in the right places, add --annotations_of upright, else --annotations_of stored"
-            )

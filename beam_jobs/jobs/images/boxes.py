@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import math
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -49,11 +50,23 @@ class Boxes(NamedTuple):
             that was annotated. A box may extend beyond it.
         names: The class names of the n boxes.
         size: The (height, width) of the image in pixels according to the annotation, or None.
+        remarks: What was not read, and what was taken for what.
     """
 
     corners: np.ndarray
     names: tuple[str, ...]
     size: tuple[int, int] | None
+    remarks: tuple[str, ...] = ()
+
+
+def number_of(value: Any) -> float:
+    """A finite number, or that of a text; NaN for any other value, such as 1_000, which Python takes for a number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    is_text_of_python = isinstance(value, str) and ("_" in value or not value.isascii())
+    return number if math.isfinite(number) and not is_text_of_python else math.nan
 
 
 class Geometry(NamedTuple):

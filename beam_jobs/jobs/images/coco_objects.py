@@ -31,7 +31,7 @@ class CocoObject(NamedTuple):
     Attributes:
         class_: The index of its class.
         crowd: Whether it stands for many objects.
-        details: Its `segmentation` and `keypoints` as JSON.
+        details: Its `id`, `segmentation` and `keypoints` as JSON.
     """
 
     class_: int
@@ -49,7 +49,7 @@ def keypoints_of(objects: Sequence[CocoObject], count: int, size: tuple[int, int
     for number, row in enumerate(rows, 1):
         if not (isinstance(row, list) and len(row) == 3 * count and _are_coordinates(row)):
             raise RejectError(
-                f"object {number}: its keypoints {row!r:.80}, expected x, y and visibility of {count}"
+                f"{_name(objects, number)}: its keypoints {row!r:.80}, expected x, y and visibility of {count}"
             )
     return np.array(rows, np.float64).reshape(-1, count, 3)[..., [1, 0, 2]] / (*size, 1)
 
@@ -64,7 +64,13 @@ def object_masks(objects: Sequence[CocoObject], size: tuple[int, int]) -> Iterat
         try:
             yield _mask(orjson.loads(found.details)["segmentation"], size)
         except RejectError as error:
-            raise RejectError(f"object {number}: {error}") from None
+            raise RejectError(f"{_name(objects, number)}: {error}") from None
+
+
+def _name(objects: Sequence[CocoObject], number: int) -> str:
+    """The name of the object of a number from 1 on: its id, if it has one."""
+    id_ = orjson.loads(objects[number - 1].details).get("id")
+    return f"object {number}" if id_ is None else f"annotation {id_}"
 
 
 def semantic_mask(objects: Sequence[CocoObject], size: tuple[int, int]) -> np.ndarray:
@@ -133,10 +139,16 @@ def _are_coordinates(values: list[Any]) -> bool:
 
 def _points(polygon: Any) -> np.ndarray:
     """The x and y of a polygon's corners, float64 [k, 2]."""
-    pairs = isinstance(polygon, list) and len(polygon) >= 6 and len(polygon) % 2 == 0
-    if pairs and _are_coordinates(polygon):
-        return np.array(polygon, np.float64).reshape(-1, 2)
-    raise RejectError(f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners")
+    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+        raise RejectError(
+            f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners in one list"
+        )
+    for value in polygon:
+        if not _are_coordinates([value]):
+            raise RejectError(
+                f"its polygon has {value!r:.80}, expected numbers below {_MAX_COORDINATE}"
+            )
+    return np.array(polygon, np.float64).reshape(-1, 2)
 
 
 def _polygon_counts(points: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import re
@@ -10,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.errors import JobError, RejectError, UsageError
@@ -51,6 +53,14 @@ _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
+# How files begin that are no images, but have their names.
+_OTHERS = {
+    b"<": "a web page or XML",
+    b"{": "JSON",
+    b"version https://": "a pointer of Git LFS: run git lfs pull",
+    b"\x1f\x8b": "a gzip file",
+}
+
 # Whether the first frame of a file is a record, or every frame.
 Frames = Literal["first", "all"]
 
@@ -65,11 +75,13 @@ _MIN_FRAME_BYTES = 12
 ORIENTATION = 0x0112
 
 # Tags of TIFF, and values of two of them.
-_BITS, _PHOTOMETRIC, _PLANES, _PALETTE, _SAMPLE_FORMAT = 258, 262, 284, 320, 339
+_BITS, _PHOTOMETRIC, _SAMPLES, _PLANES, _PALETTE, _SAMPLE_FORMAT = 258, 262, 277, 284, 320, 339
 _YCBCR, _SIGNED_INTEGERS = 6, 2
 
 # The start of a JPEG 2000 codestream; 38 bytes later its header has the components.
 _CODESTREAM = b"\xff\x4f\xff\x51"
+
+_SIXTEEN_BITS = re.compile(r";16[BLN]|SGI16")  # in its names of pixels and decoders
 
 _BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a file
 
@@ -99,7 +111,7 @@ def _open(file: BinaryIO) -> Image.Image:
         return Image.open(file, formats=_formats())
     except UnidentifiedImageError:
         file.seek(0)
-        head = file.read(16)
+        head = file.read(132)  # A DICOM file has zeros up to byte 128.
     if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
         raise RejectError(_reason(file, head))
     try:
@@ -126,7 +138,11 @@ def _reason(file: BinaryIO, head: bytes) -> str:
                 opener(file, "")
             except Exception as error:  # Pillow's plugins raise nearly everything on broken input
                 return f"cannot be decoded: a damaged {FORMATS[name]} file: {error}"
-    return "cannot be decoded: unknown image format"
+    if not head.strip(b"\0"):
+        return "cannot be decoded: it begins with zeros only"
+    begins = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    other = next((what for start, what in _OTHERS.items() if begins.startswith(start)), "")
+    return f"cannot be decoded: {other or 'unknown image format'}"
 
 
 def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
@@ -195,8 +211,13 @@ def check_decodable(image: Image.Image, file: BinaryIO, dtype: str = "uint8") ->
     elif image.format == "PNG" and tiles and "transparency" in image.info:
         rawmode = tiles[0][3]
         if rawmode == "RGB;16B" and dtype == "uint8":
-            reason = "one of its 16-bit colors is transparent; convert it to RGBA, or add --dtype uint16"
+            reason = (
+                "one of its 16-bit colors is transparent; convert it to RGBA, or add --dtype uint16"
+            )
         image.info["transparency"] *= _KEY_SCALES.get(rawmode, 1)
+    elif image.format == "GIF" and tiles and not image.tell():
+        partial = tiles[0][1] != (0, 0, *image.size) and "transparency" not in image.info
+        reason = "a GIF whose first frame covers a part of it; convert it to PNG" * partial
     if reason:
         raise RejectError(f"cannot be decoded: {reason}")
 
@@ -239,6 +260,47 @@ def _misread_tiff(image: Image.Image) -> str:
         order = "L" if tags.prefix == b"II" else "B"
         image.tile = [with_rawmode(t, t[3][0][0] + f";16{order}") for t in image.tile]
     return ""
+
+
+def stored_bits(image: Image.Image) -> int:
+    """The most bits of a number in the file of an image that is not decoded yet; 8 if Pillow does not tell."""
+    tags: Any = getattr(image, "tag_v2", {})
+    wide = image.mode.startswith("I")
+    for codec, _, _, arguments in getattr(image, "tile", ())[:1]:
+        wide |= bool(_SIXTEEN_BITS.search(f"{codec} {arguments}"))
+        wide |= codec.startswith("ppm") and arguments[-1] > 255  # the largest number
+    return max(tags.get(_BITS, (16 if wide else 8,)))
+
+
+def losses(image: Image.Image, bits: int, upright: Image.Image | None) -> Iterator[str]:
+    """Yields remarks about what a record lacks of its image.
+
+    Args:
+        image: The image, which was decoded.
+        bits: Its `stored_bits`, if the record has fewer; else 0.
+        upright: The 8-bit pixels of the record; None if it has others.
+    """
+    bands = len(image.getbands())
+    if (samples := getattr(image, "tag_v2", {}).get(_SAMPLES, 0)) > bands:
+        yield f"only {bands} of its {samples} channels were read"
+    if image.mode == "CMYK":
+        yield "its CMYK was converted to RGB without its color profile"
+    if bits > 8 and not upright:
+        yield f"its colors of {bits} bits were decoded to 8 bits"
+    elif bits > 8 and upright and max(np.ravel(upright.getextrema())) < 16:
+        yield "its 16-bit pixels are below 4,096: uint8 has 16 levels or fewer of them; --dtype uint16 keeps all"
+    elif bits > 8:
+        yield "uint8 has the upper byte of its 16-bit pixels; --dtype uint16 keeps both"
+    if upright and upright.mode != "RGBA" and _is_transparent(image):
+        yield "its transparent pixels were blended with white; --channels 4 keeps alpha"
+
+
+def _is_transparent(image: Image.Image) -> bool:
+    """Whether a decoded image has pixels that are not opaque."""
+    if "transparency" in image.info and not image.mode.startswith("I"):
+        image = image.convert("RGBA")
+    last = image.getbands()[-1]
+    return last in "Aa" and image.getchannel(last).getextrema()[0] != 255
 
 
 def check_pixels(image: Image.Image, max_pixels: int) -> None:

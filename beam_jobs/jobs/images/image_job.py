@@ -26,13 +26,16 @@ from beam_jobs.jobs.images.image_files import (
     decoding,
     has_more_frames,
     header_of,
+    losses,
     open_image,
     orientation_of,
+    stored_bits,
 )
 from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
     encoded,
     encoding_of,
+    has_wide_pixels,
     readers_decode_alike,
     resized,
     resized_by_planes,
@@ -66,9 +69,9 @@ _COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
 
-# Features about the image of a record.
 _MORE_FRAMES = "only its first frame was stored; --frames all makes a record of each"
 
+# Features about the image of a record.
 _INFO = {
     "height": Feature("int64"),
     "width": Feature("int64"),
@@ -212,15 +215,21 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            pixels, geometry = self._converted(image, file)
+            converted = self._converted(image, file)
             more = has_more_frames(image)
-        record = self._record(source, pixels, geometry)
+        record = self._record(source, *converted)
         if more:
             record.remarks += (_MORE_FRAMES,)
         return record
 
-    def _record(self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry) -> Record:
-        record = Record({"image": pixels})
+    def _record(
+        self,
+        source: Source,
+        pixels: np.ndarray | bytes,
+        geometry: Geometry,
+        remarks: tuple[str, ...],
+    ) -> Record:
+        record = Record({"image": pixels}, remarks)
         AnnotationReader(
             self.annotations,
             source,
@@ -262,15 +271,18 @@ class ImageJob(FilesInParts):
                 converted = self._converted(image, file)
                 yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
-    def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
-        """The current frame of an image as a record has it, pixels [H, W, C] or a file, and its geometry."""
+    def _converted(
+        self, image: Image.Image, file: BinaryIO
+    ) -> tuple[np.ndarray | bytes, Geometry, tuple[str, ...]]:
+        """The current frame of an image as a record has it, pixels [H, W, C] or a file; its geometry; and remarks."""
         check_decodable(image, file, self.dtype)
+        bits, keeps_bits = stored_bits(image), self.dtype != "uint8" and has_wide_pixels(image)
         stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is rejected in every encoding
             file.seek(0)
             if kept := kept_file(file.read(), self.strip_metadata):
-                return kept, Geometry(stored, 1)
+                return kept, Geometry(stored, 1), ()
         encoding: str = self.encoding
         if encoding == "source":
             encoding = encoding_of(image.format, self.channels)
@@ -282,13 +294,16 @@ class ImageJob(FilesInParts):
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
             pixels = encoded(self._resized(upright), encoding)
+            remarks = losses(image, bits, upright)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
+            remarks = losses(image, 0 if keeps_bits else bits, None)
         if is_tiff:  # Pillow states the upright size before it decodes and turns it.
             stored = Geometry(decoded, orientation).upright
-        return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        return pixels, geometry, tuple(remarks)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):

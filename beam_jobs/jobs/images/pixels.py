@@ -254,6 +254,12 @@ def _stored_pixels(
     return pixels / _WHITE if dtype == "float32" else pixels
 
 
+def has_wide_pixels(image: Image.Image) -> bool:
+    """Whether `wide_pixels` gives all bits of an image that is not decoded yet."""
+    colors = image.format in ("PNG", "TIFF") and has_wide_colors(image)
+    return colors or image.mode.startswith(("I", "F"))
+
+
 def _colors(image: Image.Image, reopen: Callable[[], Image.Image], channels: int) -> np.ndarray:
     if image.format in ("PNG", "TIFF"):
         with reopen() as again:

@@ -18,6 +18,8 @@ _LOWER_BYTES = {
     for order, other in (("B", "L"), ("L", "B"), ("N", "B" if sys.byteorder == "little" else "L"))
 }
 
+_PLANES = 284  # a tag of TIFF
+
 # A pixel of 16-bit gray and alpha is as large as four bytes: both bytes of gray, then both of alpha.
 _GRAY_AND_ALPHA = "LA;16B"
 _LOWER_BYTES[_GRAY_AND_ALPHA] = "RGBA"
@@ -40,7 +42,13 @@ def with_rawmode(tile: Any, rawmode: str) -> Any:
 def has_wide_colors(image: Image.Image) -> bool:
     """Whether an image that is not decoded yet has 16-bit colors that can be read."""
     tiles: Any = getattr(image, "tile", None)
-    return bool(tiles) and _rawmode(tiles[0]) in _LOWER_BYTES
+    # libtiff gives only the upper bytes of separate planes.
+    in_planes = getattr(image, "tag_v2", {}).get(_PLANES) == 2
+    return (
+        bool(tiles)
+        and _rawmode(tiles[0]) in _LOWER_BYTES
+        and not (in_planes and tiles[0][0] == "libtiff")
+    )
 
 
 def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:

@@ -239,7 +239,7 @@ def test_annotations_of_a_coco_file_travel_with_the_source(tmp_path):
     # An image without annotations is one without objects.
     assert annotations.boxes_of(b).corners.shape == (0, 4)
     assert annotations.captions_of(b) == []
-    assert unknown.error == "the COCO file has no image of this name"
+    assert unknown.error == "the COCO file has no image of this name; it has 'a.jpg'"
 
 
 @pytest.mark.parametrize("source", [Source("7", path="a.jpg"), Source("a.jpg#7", path="a.jpg")])

@@ -155,7 +155,7 @@ def test_boxes_about_the_stored_pixels_turn_with_every_kind_of_file(
 ):
     image, corners = with_rectangle((40, 60), PLACES[0])
     (tmp_path / "1").write_bytes(encoded(image, kind, orientation))
-    row = {"boxes": [[list(corners)], ["x"], [40, 60]]}
+    row = {"boxes": [[list(corners)], ["x"], [40, 60], []]}
     annotations = ImageAnnotations(boxes="coco", boxes_path="c.json")
     inputs = Inputs((), str(tmp_path))
     job = ImageJob(inputs, Labels("none"), encoding=encoding, annotations=annotations)
