@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
+from unicodedata import normalize
 
 from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
@@ -156,16 +157,20 @@ class AnnotationFiles(NamedTuple):
     def candidates(self, source: Source, path: str) -> list[str]:
         """The possible paths of an image's file, given the image's path, the likeliest first.
 
-        In a separate folder: `folder/sub/name`, then `folder/name`. In an archive with that folder and the
+        Accents may be written in two ways. In a separate folder: `folder/sub/name`, then `folder/name`. In an archive with that folder and the
         images, the images have a top folder too, so all ends of `sub` are tried.
         """
+        paths = self._paths(source, path)
+        forms = (normalize(form, path) for path in paths for form in ("NFC", "NFD"))
+        return list(dict.fromkeys((*paths, *forms)))
+
+    def _paths(self, source: Source, path: str) -> list[str]:
         if not self.folder:
             return [self._default_path(path)]
         name = f"{stem_of(path)}.{self.extension}"
         subfolders = _member(source).split("/")[:-1]
         starts = range(len(subfolders) + 1) if source.archive else (0, len(subfolders))
-        paths = ["/".join((self.folder, *subfolders[start:], name)) for start in starts]
-        return list(dict.fromkeys(paths))
+        return ["/".join((self.folder, *subfolders[start:], name)) for start in starts]
 
     def _default_path(self, path: str) -> str:
         folder, _, name = path.rpartition("/")

@@ -46,6 +46,8 @@ CaptionFormat = Literal["", "coco", "txt", "column"]
 # Whether images without an annotation are records; "auto" keeps those without a YOLO file.
 Unannotated = Literal["auto", "keep", "reject"]
 
+_NO_FILE = "it has no YOLO file, and was taken for an image without objects"
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -191,6 +193,11 @@ class ImageAnnotations:
             files[f"--captions coco:{self.captions_path}"] = captions, "captions"
         return files
 
+    @property
+    def unused_classes(self) -> list[str]:
+        """The categories of a COCO file that no box has."""
+        return next(iter(self._coco_files.values()))[0].unused_names if self.boxes == "coco" else []
+
     def found(self, read: Callable[[U], T], source: U) -> T | None:
         """An annotation that a function reads; None if it is missing and the image is kept."""
         try:
@@ -276,8 +283,10 @@ class ImageAnnotations:
             return Boxes(corners, tuple(names), tuple(size) if size else None, tuple(remarks))
         data = read_joined(source, "boxes")
         # In YOLO, an image without objects has an empty file, or no file.
-        if self.boxes == "yolo" and (data is not None or self.unannotated == "auto"):
-            return yolo_boxes(data or b"", self.class_names, self.yolo_lines)
+        if self.boxes == "yolo" and data is None and self.unannotated == "auto":
+            return Boxes(np.zeros((0, 4)), (), None, (_NO_FILE,))
+        if self.boxes == "yolo" and data is not None:
+            return yolo_boxes(data, self.class_names, self.yolo_lines)
         if data is None:
             raise MissingError("no annotation file found")
         return voc_boxes(data)

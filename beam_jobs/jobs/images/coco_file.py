@@ -95,6 +95,12 @@ class CocoAnnotations:
         size = None if self.unsized else (height, width)
         return Boxes(self.corners[found], names, size, tuple(filter(None, remarks)))
 
+    @property
+    def unused_names(self) -> list[str]:
+        """The categories without a box."""
+        counts = np.bincount(self.classes, minlength=len(self.category_names))
+        return [name for name, count in zip(self.category_names, counts, strict=True) if not count]
+
     def objects(self, file_name: str) -> list[CocoObject]:
         """All objects of an image, crowds included; arguments and errors as for `boxes`."""
         _, found = self._found(file_name)

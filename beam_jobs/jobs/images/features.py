@@ -189,6 +189,8 @@ def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
     try:
         with opened as file, decoding(file, max_pixels) as mask:
             check_decodable(mask, file)
+            if mask.format in ("JPEG", "MPO"):
+                raise RejectError("it is a JPEG, which changes class ids; save it as PNG")
             return mask_values(mask)
     except RejectError as error:
         raise RejectError(f"its mask: {error}") from None

@@ -95,7 +95,7 @@ def test_an_image_without_an_annotation_is_kept_on_request(folder, flags):
 
 
 def test_a_yolo_file_may_be_required(folder):
-    assert not load(folder, 2, boxes="yolo").remarks
+    assert "has no YOLO file" in load(folder, 2, boxes="yolo").remarks[0]
     with pytest.raises(RejectError, match="no annotation file found"):
         load(folder, 2, boxes="yolo", unannotated="reject")
 
