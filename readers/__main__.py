@@ -21,11 +21,11 @@ from readers.dataset import Dataset
 from readers.describe import describe
 from readers.files.files import StoreError
 from readers.files.local import path_text
+from readers.format import __version__
 from readers.format.display import visible, visible_line, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
-from readers.format.version import __version__
 from readers.head import first_records, first_records_as_json
 from readers.report import report
 from readers.text_index import write_text_indexes

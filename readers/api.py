@@ -17,7 +17,7 @@ from readers.hosts import Shard
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
-from readers.shards.plan import Paths
+from readers.shards.plan import ColumnNames, Paths
 
 if TYPE_CHECKING:
     import jax
@@ -37,7 +37,7 @@ def load(
     *,
     split: str | None = None,
     schema: Mapping[str, Any] | None = None,
-    columns: Sequence[str] | None = None,
+    columns: ColumnNames | None = None,
     as_supervised: Sequence[str] | None = None,
     batching: Batching = "dense",
     shuffle: bool | Order = False,
@@ -72,7 +72,8 @@ def load(
             that one can be made from. For a dataset, the features to read; it may fix sizes that are
             None in the manifest, read an image's bytes with `Feature("string")`, or give the dtype
             and shape of raw bytes that are stored as a string.
-        columns (None): The features to read; others are not decoded. None reads all.
+        columns (None): The features to read; others are not decoded. None reads all. A dict also chooses
+            channels by their names in the files: `{"signal": ["x", "z"], "label": None}`.
         as_supervised (None): Feature names: each batch is then a tuple of these instead of a dict. It
             may include the arrays that `readers.Padded` adds: `("signal", "signal_mask", "label")`.
         batching ("dense"): How to batch features of unknown shape. `"dense"` requires one shape: it
@@ -168,7 +169,7 @@ def as_numpy(
     *,
     split: str | None = None,
     schema: Mapping[str, Any] | None = None,
-    columns: Sequence[str] | None = None,
+    columns: ColumnNames | None = None,
     as_supervised: Sequence[str] | None = None,
     batching: Batching = "dense",
     shuffle: bool | Order = False,
@@ -211,7 +212,7 @@ def torch_batches(
     *,
     split: str | None = None,
     schema: Mapping[str, Any] | None = None,
-    columns: Sequence[str] | None = None,
+    columns: ColumnNames | None = None,
     as_supervised: Sequence[str] | None = None,
     batching: Batching = "dense",
     shuffle: bool | Order = False,
@@ -268,7 +269,7 @@ def jax_batches(
     *,
     split: str | None = None,
     schema: Mapping[str, Any] | None = None,
-    columns: Sequence[str] | None = None,
+    columns: ColumnNames | None = None,
     as_supervised: Sequence[str] | None = None,
     batching: Batching = "dense",
     shuffle: bool | Order = False,

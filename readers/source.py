@@ -21,7 +21,7 @@ from readers.order.mixture import Mix
 from readers.order.permutation import record_keys
 from readers.shards.cache import Cache, check_cache
 from readers.shards.features import with_decoders
-from readers.shards.plan import Paths
+from readers.shards.plan import ColumnNames, Paths
 from readers.shards.records import Records
 from readers.shards.resolve import resolve
 
@@ -55,7 +55,7 @@ class RecordSource:
         path: A dataset's directory, or a list of them; or, with `schema`, TFRecord files as for
             `as_numpy`.
         split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
-        columns: The features to read. None reads all.
+        columns: The features to read, also with names of channels, as for `load`. None reads all.
         verify_crc: Whether to check the CRC32C of every record read.
         on_corrupt: `raise`, or `skip`, which replaces a record that fails its checksum with the next
             good one. Skipped records are logged (logger `readers`).
@@ -84,7 +84,7 @@ class RecordSource:
         self,
         path: Paths,
         split: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: ColumnNames | None = None,
         verify_crc: bool = True,
         *,
         on_corrupt: OnCorrupt = "raise",

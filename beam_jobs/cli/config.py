@@ -53,7 +53,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
     """The values of a file by key, and whether it is a manifest; numbers are text, as on a command line."""
     from beam_jobs.records.mapping import MAP_DIGEST
     from beam_jobs.storage.files import read_bytes
-    from readers.format.manifest import MANIFEST, SAMPLE_RATE, join
+    from readers.format.manifest import FACTS, MANIFEST, join
 
     in_file = path.lower().endswith((".json", ".yaml", ".yml"))
     file = path if in_file else join(path, MANIFEST)
@@ -75,7 +75,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
         of_manifest, stated = True, found["options"]
         # The keys of a manifest that are not flags.
-        facts = (SAMPLE_RATE, MAP_DIGEST)
+        facts = (*FACTS, MAP_DIGEST)
         found = {name: value for name, value in stated.items() if name not in facts}
     if not isinstance(found, dict):
         raise UsageError(

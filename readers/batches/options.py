@@ -13,6 +13,7 @@ from readers.decoders.record_work import Map, check_decoders
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
+from readers.shards.plan import ColumnNames
 from readers.shards.resolve import name_list
 
 OrderName = Literal["interleave", "global"]
@@ -197,7 +198,7 @@ class ReadOptions:
         are_full = self.remainder != "short"
         return self.batch_size if are_full and isinstance(self.batch_size, int) else None
 
-    def features_to_read(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+    def features_to_read(self, columns: ColumnNames | None) -> ColumnNames | None:
         """The features to decode: `columns`, or those that `as_supervised` needs; None for all."""
         if columns is not None or self.as_supervised is None or self.map is not None:
             return columns

@@ -40,8 +40,9 @@ INDEX_SUFFIX = ".index"
 # Of text indexes, which other programs read, and which are not part of a dataset.
 TEXT_INDEX_SUFFIX = ".idx"
 
-# Stored with the options of a job: samples per second of all recordings, according to their files.
-SAMPLE_RATE = "sample_rate"
+# Stored with the options of a job: what the files of recordings state, as samples per second, and for each array the
+# names and the units of its channels.
+FACTS = SAMPLE_RATE, CHANNELS, UNITS = "sample_rate", "channel_names", "channel_units"
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(?:(k?)hz)?", re.IGNORECASE)
 
 _ADVICE_FOR_NEWER = (
@@ -122,6 +123,28 @@ class Manifest:
             return 0.0
         rates = (_rate_in(self.options.get(name)) for name in ("resample", SAMPLE_RATE, "rate"))
         return next(filter(None, rates), 0.0)
+
+    @property
+    def channels(self) -> dict[str, tuple[str, ...]]:
+        """Feature name -> the names of its channels, its last axis, if their files state them."""
+        return self._of_channels(CHANNELS)
+
+    @property
+    def units(self) -> dict[str, tuple[str, ...]]:
+        """Feature name -> the unit of each channel, "" for unknown ones, if their files state them."""
+        return self._of_channels(UNITS)
+
+    def _of_channels(self, fact: str) -> dict[str, tuple[str, ...]]:
+        stated, found = self.options.get(fact), dict[str, tuple[str, ...]]()
+        if self.options.get("map") or not isinstance(stated, Mapping):
+            return found
+        for feature, spec in self.schema.items():
+            texts = stated.get(self.name_of_job(feature))
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                continue
+            if spec.shape[-1:] == (len(texts),):
+                found[feature] = tuple(texts)
+        return found
 
     @property
     def shards(self) -> list[Shard]:

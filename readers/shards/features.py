@@ -60,6 +60,11 @@ def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> boo
 
 def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:
     """Adds decoders to a plan; ValueError if a feature does not exist, or does not suit its decoder."""
+    if twice := decoders.keys() & plan.decoders.keys():
+        raise ValueError(
+            f"decoders: {min(twice)!r} has a decoder, so columns= cannot choose channels"
+        )
+    decoders = {**plan.decoders, **decoders}
     if not decoders:
         return plan
     work = RecordWork.of_decoders(plan.schema, dict(decoders))

@@ -10,6 +10,7 @@ from typing import Any
 
 import google_crc32c
 
+from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import RecordWork
 from readers.format.schema import Feature, Schema
 from readers.order.mixture import Mix
@@ -20,6 +21,9 @@ ALL = "all"
 
 # The smallest and the largest shape of a feature.
 Sizes = tuple[tuple[int, ...], tuple[int, ...]]
+
+# Features to read, or also the names of the channels to keep of each; None for all.
+ColumnNames = Sequence[str] | Mapping[str, Sequence[str] | None]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mix
 
@@ -71,6 +75,8 @@ class Plan:
         mixed: The number of records and the weight of each dataset in a mixture; empty for a single dataset.
         sizes: The sizes in all splits of features of unknown shape, if the manifest has them.
         work: The work on each record after it is read; None if there is none.
+        channels: The names of the channels of features, if the manifest states them.
+        decoders: The decoders that keep some of these channels.
     """
 
     name: str
@@ -82,6 +88,8 @@ class Plan:
     mixed: tuple[tuple[int, float], ...] = ()
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     work: RecordWork | None = None
+    channels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
 
     @property
     def undecoded(self) -> Mapping[str, Feature]:

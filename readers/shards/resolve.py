@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from readers.decoders.channels import Channels
 from readers.files.local import path_text
 from readers.files.of_path import files_of
 from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Schema
 from readers.order.mixture import Mix
 from readers.shards.features import common_sizes
-from readers.shards.plan import Paths, Plan
+from readers.shards.plan import ColumnNames, Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
 from readers.shards.resolving.files import files_plan, found_files, is_glob
 
@@ -22,7 +23,7 @@ def resolve(
     path: Paths,
     split: str | None,
     schema: Mapping[str, Any] | None,
-    columns: Sequence[str] | None,
+    columns: ColumnNames | None,
     accept_cut: bool = False,
 ) -> Plan:
     """Makes the plan of a reader, after all checks that do not need a record.
@@ -52,7 +53,14 @@ def resolve(
         plan = dataset_plan(names[0], Manifest.read(names[0]), split, schema, accept_cut)
     if columns is None:
         return plan
-    return replace(plan, schema=plan.schema.select(name_list("columns", columns)))
+    of_channels = columns if isinstance(columns, Mapping) else {}
+    names = list(columns) if of_channels else name_list("columns", columns)
+    decoders = {
+        name: Channels.named(name, chosen, plan.channels.get(name, ()))
+        for name, chosen in of_channels.items()
+        if chosen is not None
+    }
+    return replace(plan, schema=plan.schema.select(names), decoders=decoders)
 
 
 def _names(path: Any) -> list[str]:
@@ -85,6 +93,11 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
                 f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
                 "choose features that both have with columns="
             )
+        if plan.channels != first.channels:
+            raise ValueError(
+                f"{path} has other channels than {paths[0]}: {plan.channels}, not {first.channels}; "
+                "read them one by one, or write them with the same --columns"
+            )
     records = sum(plan.records for plan in plans)
     nbytes = sum(plan.records * (plan.record_bytes or 0.0) for plan in plans)
     return Plan(
@@ -94,6 +107,8 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
         records=records,
         record_bytes=nbytes / records if records else None,
         fingerprint=tuple(plan.fingerprint for plan in plans),
+        channels=first.channels,
+        decoders=first.decoders,
         sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )
 

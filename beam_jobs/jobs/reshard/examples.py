@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -40,6 +40,7 @@ class ReshardSpec:
         tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
         splits: The splits that the files belong to.
         sample_rate: Samples per second of all recordings; 0 if unknown.
+        channels: The facts about channels in the manifest of the input.
     """
 
     inputs: Inputs
@@ -51,6 +52,7 @@ class ReshardSpec:
     tokenizer: str = ""
     splits: InputSplits = field(default_factory=InputSplits)
     sample_rate: float = 0.0
+    channels: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
         """Yields the first reads of a chunk in a store."""

@@ -139,8 +139,8 @@ def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | 
         # A given schema may leave features out.
         if _meanings(other) != _meanings(known) or not (given or other.schema == known.schema):
             raise UsageError(
-                f"--input: {first} and {folder} differ in features, labels or tokens, so the same number "
-                "would have two meanings: reshard them one by one"
+                f"--input: {first} and {folder} differ in features, labels, tokens or channels, so the same "
+                "number would have two meanings: reshard them one by one"
             )
     if given:
         return first.rpartition("/")[0], known
@@ -157,9 +157,10 @@ def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | 
 
 
 def _meanings(manifest: Manifest) -> tuple[object, ...]:
-    """The meaning of numbers in the records: the names of classes, and tokens."""
+    """The meaning of numbers in the records: the names of classes, tokens, and the names and units of channels."""
     tokens = {name: file.crc32c for name, file in manifest.files.items()}
-    return manifest.label_names, {n: c for n, c in manifest.class_names.items() if c}, tokens
+    classes = {n: c for n, c in manifest.class_names.items() if c}
+    return manifest.label_names, classes, tokens, manifest.channels, manifest.units
 
 
 def tokens_of(folder: str, manifest: Manifest, read: ReadText) -> tuple[tuple[bytes, ...], str]:

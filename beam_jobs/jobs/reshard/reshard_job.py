@@ -41,11 +41,13 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
 from readers.format.manifest import (
+    CHANNELS,
     INDEX_SUFFIX,
     MANIFEST,
     SAMPLE_RATE,
     TEXT_INDEX_SUFFIX,
     TOKENIZER,
+    UNITS,
     VOCABULARY,
     Manifest,
 )
@@ -108,8 +110,9 @@ class ReshardJob(ReshardSpec, Job):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The sampling rate that the manifests of all inputs state."""
-        return {SAMPLE_RATE: self.sample_rate} if self.sample_rate else {}
+        """What the manifests of all inputs state of recordings: the rate, and the names and units of channels."""
+        channels = {fact: texts for fact, texts in self.channels.items() if texts}
+        return {SAMPLE_RATE: self.sample_rate, **channels} if self.sample_rate else channels
 
     @property
     def learns(self) -> Learns:
@@ -123,7 +126,7 @@ class ReshardJob(ReshardSpec, Job):
 
     @property
     def compared(self) -> Compared:
-        given = self._given_for("--drop_near_duplicates, --keep_out and --check need")
+        given = self._given_for("--drop_near_duplicates and --keep_out need")
         features = {name: feature for name, feature in given.items() if name != _KEY}
         return compared_of(features, tuple(self.class_names))
 
@@ -226,7 +229,15 @@ def _described(
     if _TOKENS in dropped:
         vocabulary, tokenizer = (), ""
     return replace(
-        job, given=manifest.schema, class_names=names, vocabulary=vocabulary, tokenizer=tokenizer
+        job,
+        given=manifest.schema,
+        class_names=names,
+        vocabulary=vocabulary,
+        tokenizer=tokenizer,
+        channels={
+            fact: {name: list(each) for name, each in texts.items() if name not in dropped}
+            for fact, texts in ((CHANNELS, manifest.channels), (UNITS, manifest.units))
+        },
     )
 
 

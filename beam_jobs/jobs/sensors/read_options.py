@@ -85,12 +85,19 @@ class Layout(NamedTuple):
         time: The times of the samples; None without `ReadOptions.time_column`.
         own_columns: The columns of `ReadOptions.own_columns`, by name.
         notes: Remarks about columns that are left out only because of their names, or are in the metadata too.
+        names: The names of the channels; empty if the columns have none.
     """
 
     channels: list[int]
     time: int | None
     own_columns: dict[str, int]
     notes: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def signal(self) -> dict[str, tuple[str, ...]]:
+        """The value of `Recording.channels`."""
+        return {"signal": self.names} if self.names else {}
 
 
 def lay_out(
@@ -133,7 +140,8 @@ def lay_out(
         for name in names
         if name in in_both
     )
-    return Layout(channels, time.get(options.time_column), own_columns, tuple(notes))
+    channel_names = tuple(names[place] for place in channels) if names else ()
+    return Layout(channels, time.get(options.time_column), own_columns, tuple(notes), channel_names)
 
 
 def _choose(

@@ -15,6 +15,7 @@ from beam_jobs.jobs.file_passes import FilesInParts
 from beam_jobs.jobs.job import Part
 from beam_jobs.jobs.record import Record, source_values
 from beam_jobs.jobs.sensors.arrays import convert_array, note_rounded, prepare_array
+from beam_jobs.jobs.sensors.channels import aligned
 from beam_jobs.jobs.sensors.conditioning import parse_rate
 from beam_jobs.jobs.sensors.formats.registry import read_recording
 from beam_jobs.jobs.sensors.recording import Clock, Recording
@@ -92,6 +93,9 @@ class SensorJob(SensorSpec, FilesInParts):
                 features=self.features_of(source.key, record),
                 example=source.key,
                 rate=recording.rate,
+                first=Recording(
+                    {}, channels=recording.channels, units=recording.units, array=recording.array
+                ),
                 warnings=self.warnings_of(source.key, recording),
             )
         if not errors:
@@ -167,8 +171,13 @@ class SensorJob(SensorSpec, FilesInParts):
         if source.error:
             raise RejectError(source.error)
         if source.joined:
-            return self._read_joined(source)
-        return self._read_file(source.file, self.inputs.read(source) if data is None else data)
+            recording = self._read_joined(source)
+        else:
+            data = self.inputs.read(source) if data is None else data
+            recording = self._read_file(source.file, data)
+        if not self.features:
+            return recording
+        return aligned(source.key, recording, self.example, self.first)
 
     def _read_joined(self, source: Source) -> Recording:
         """The recording that several files form."""
@@ -177,6 +186,8 @@ class SensorJob(SensorSpec, FilesInParts):
         check_bytes(source.size, limit, "its files have")
         arrays: dict[str, np.ndarray] = {}
         clocks: dict[str, Clock | None] = {}
+        channels: dict[str, tuple[str, ...]] = {}
+        units: dict[str, tuple[str, ...]] = {}
         rates: set[float | None] = set()
         notes: list[str] = []
         for name, path, _, _ in source.joined:
@@ -191,12 +202,19 @@ class SensorJob(SensorSpec, FilesInParts):
             for array, values in recording.arrays.items():
                 joined = name if array == "signal" else f"{name}/{array}"
                 arrays[joined], clocks[joined] = values, recording.clock(array)
+                for stated, texts in (
+                    (channels, recording.channels),
+                    (units, recording.units),
+                ):
+                    stated |= {joined: texts[array]} if array in texts else {}
             check_bytes(sum(each.nbytes for each in arrays.values()), limit, "its arrays take")
         if not self.conditioning.resample and len(rates) > 1:
             listed = " and ".join(sorted(map(format_rate, rates)))
             raise RejectError(f"its files have {listed}: --resample brings them to one rate")
         rate = None if self.conditioning.resample else rates.pop()
-        return Recording(arrays, rate, notes=tuple(notes), clocks=clocks)
+        return Recording(
+            arrays, rate, notes=tuple(notes), clocks=clocks, channels=channels, units=units
+        )
 
     def _read_file(self, name: str, data: bytes) -> Recording:
         recording = read_recording(name, data, self.read_options)

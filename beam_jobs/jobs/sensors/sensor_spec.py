@@ -13,6 +13,7 @@ from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.job import complete_schema
 from beam_jobs.jobs.near import Compared, compared_of
 from beam_jobs.jobs.sensors.arrays import describe, fits_feature
+from beam_jobs.jobs.sensors.channels import few
 from beam_jobs.jobs.sensors.conditioning import Conditioning
 from beam_jobs.jobs.sensors.formats.registry import flags_of
 from beam_jobs.jobs.sensors.read_options import ReadOptions
@@ -20,7 +21,7 @@ from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels, Names
-from readers.format.manifest import SAMPLE_RATE
+from readers.format.manifest import CHANNELS, SAMPLE_RATE, UNITS
 from readers.format.schema import Feature, Schema
 
 SensorEncoding = Literal["tensor", "raw", "list"]
@@ -55,6 +56,7 @@ class SensorSpec:
         rate_column: The column of metadata with the samples per second of files that do not state it.
         rate: Samples per second of all records, if the first file states it.
         encodings: The encodings of features that are chosen by name.
+        first: The first file, without its arrays.
         warnings: Remarks about the first file, to be printed before the job runs.
     """
 
@@ -72,6 +74,7 @@ class SensorSpec:
     rate_column: str = ""
     rate: float | None = None
     encodings: Encodings = field(default_factory=dict)
+    first: Recording = field(default_factory=lambda: Recording({}))
     warnings: tuple[str, ...] = ()
 
     @property
@@ -90,8 +93,14 @@ class SensorSpec:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The sampling rate of all files, if they state one and `--resample` does not replace it."""
-        return {SAMPLE_RATE: self.rate} if self.rate and not self.conditioning.resample else {}
+        """What all files state: the names and units of channels, and the rate unless `--resample` replaces it."""
+        rate = 0 if self.conditioning.resample else self.rate
+        facts = {
+            SAMPLE_RATE: rate,
+            CHANNELS: few(self.first.channels),
+            UNITS: few(self.first.units),
+        }
+        return {name: fact for name, fact in facts.items() if fact}
 
     @property
     def record_rate(self) -> float | None:
@@ -111,7 +120,7 @@ class SensorSpec:
         signals = {name: f for name, f in self.features if f.is_sequence or f.shape}
         if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
             raise UsageError(
-                "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "
+                "--drop_near_duplicates and --keep_out compare signals [time] or [time, channels]: "
                 f"drop {'--record row' if self.rows else 'other arrays'}, or these flags"
             )
         return compared_of(signals)

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from readers.format.display import without_credentials
-from readers.format.manifest import SAMPLE_RATE
+from readers.format.manifest import FACTS
 from readers.pages.section import Section
 from readers.pages.study import Study
 
 # Options that are not flags, and values that equal the default.
-_NO_FLAGS = ("job", SAMPLE_RATE)
+_NO_FLAGS = ("job", *FACTS)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 

@@ -65,6 +65,7 @@ def dataset_plan(
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
         fingerprint=(*((s.records, s.crc32c) for s in shards), *chosen),
         sizes=sizes_of(manifest),
+        channels=manifest.channels,
     )
 
 

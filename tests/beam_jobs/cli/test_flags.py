@@ -30,8 +30,8 @@ from beam_jobs.jobs.sensors.arrays import NanPolicy
 from beam_jobs.jobs.sensors.sensor_spec import SensorEncoding
 from beam_jobs.jobs.text.text_reader import TextUnit
 from beam_jobs.records.rejects import OnReject
+from readers.format import __version__
 from readers.format.dtypes import TENSORFLOW_DTYPES
-from readers.format.version import __version__
 
 JOBS = ("images", "text", "sensors", "reshard")
 

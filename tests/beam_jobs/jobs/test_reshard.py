@@ -634,6 +634,21 @@ def test_datasets_with_different_meanings_of_labels_are_refused(tmp_path):
     assert job_of(tmp_path / "numbers", tmp_path / "plain").given is None
 
 
+def test_channels_keep_their_names_and_are_not_mixed_with_others(tmp_path):
+    schema = Schema({"signal": ("float32", (None, 2)), "id": ("int64", ())})
+    records = [{"signal": np.ones((3, 2), np.float32), "id": 1}]
+    for name, order in (("a", ["x", "y"]), ("b", ["y", "x"])):
+        options = {"channel_names": {"signal": order}, "channel_units": {"signal": ["g", ""]}}
+        write_dataset(tmp_path / name, schema, {"train": [records]}, options=options)
+    assert job_of(tmp_path / "a").facts == {
+        "channel_names": {"signal": ["x", "y"]},
+        "channel_units": {"signal": ["g", ""]},
+    }
+    assert not any(job_of(tmp_path / "a", drop=("signal",)).facts.values())
+    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
+        job_of(tmp_path / "a", tmp_path / "b")
+
+
 def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_path):
     schema = Schema({"id": ("int64", ()), "tokens": ("int64", (None,), "list")})
     records = [{"id": 1, "tokens": np.array([2, 3])}]
@@ -651,7 +666,7 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
     write_dataset(tmp_path / "named", renamed, {"train": [other]}, vocabulary=4, files=words)
     (tmp_path / "named" / "words").write_bytes(b"one\ntwo\n")
     assert job_of(tmp_path / "named", keep=("ids",)).vocabulary[2:] == (b"one", b"two")
-    with pytest.raises(UsageError, match="differ in features, labels or tokens"):
+    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
         UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"

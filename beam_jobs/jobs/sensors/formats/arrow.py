@@ -89,6 +89,7 @@ def _read(
         {"signal": np.stack([_arrow_numbers(table[name]) for name in chosen], 1)},
         times=None if times is None else _arrow_seconds(times, options.time_unit),
         notes=layout.notes,
+        channels=layout.signal,
         columns={name: Column.of_cells(table[name].chunks) for name in own_columns},
     )
 

@@ -37,7 +37,8 @@ def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
     names = [signal.label for signal in file.signals]
     if not names:
         raise RejectError("it has only annotations, no signals")
-    signals = [file.signals[place] for place in lay_out(names, len(names), options).channels]
+    layout = lay_out(names, len(names), options)
+    signals = [file.signals[place] for place in layout.channels]
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:
         listed = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
@@ -46,4 +47,7 @@ def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
         )
     signal = np.stack([signal.data for signal in signals], 1)
     # This dtype holds all digits of its integers.
-    return Recording({"signal": signal}, rates[0], dtype="float32")
+    units = {"signal": tuple(signal.physical_dimension for signal in signals)}
+    return Recording(
+        {"signal": signal}, rates[0], dtype="float32", channels=layout.signal, units=units
+    )

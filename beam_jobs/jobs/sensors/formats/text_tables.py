@@ -183,6 +183,7 @@ def _delimited(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
         notes=(*layout.notes, *filter(None, [units])),
         columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
         dtype=_DTYPE,
+        channels=layout.signal,
     )
 
 
@@ -262,6 +263,7 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
             for name, column in columns.items()
         },
         dtype=_DTYPE,
+        channels=layout.signal,
     )
 
 
