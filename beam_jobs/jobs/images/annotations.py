@@ -24,8 +24,13 @@ from beam_jobs.jobs.images.annotation_files import (
     stem_of,
 )
 from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, MissingError
-from beam_jobs.jobs.images.coco_file import BoxUnit, CocoAnnotations, coco_file, reversed_name
-from beam_jobs.jobs.images.coco_objects import CocoObject, Segmentation
+from beam_jobs.jobs.images.coco_file import BoxUnit, coco_file
+from beam_jobs.jobs.images.coco_objects import (
+    CocoAnnotations,
+    CocoObject,
+    Segmentation,
+    reversed_name,
+)
 from beam_jobs.jobs.images.voc_yolo import (
     YoloLines,
     read_class_names,

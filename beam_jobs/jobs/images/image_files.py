@@ -235,10 +235,10 @@ def _misread_jpeg2000(image: Image.Image, file: BinaryIO) -> str:
     return ""
 
 
-def _misread_tiff(image: Image.Image) -> str:
+def _misread_tiff(image: Any) -> str:
     """Why Pillow decodes a TIFF to wrong pixels; empty if it does not, or no longer."""
     codec, arguments = image.tile[0][0], image.tile[0][3]
-    tags: Any = getattr(image, "tag_v2", {})
+    tags = image.tag_v2
     bits, photometric = max(tags.get(_BITS, (1,))), tags.get(_PHOTOMETRIC, 0)
     # Only libtiff, which decodes compressed pixels, converts them.
     if codec == "raw" and photometric == _YCBCR:
@@ -286,7 +286,7 @@ def losses(image: Image.Image, bits: int, upright: Image.Image | None) -> Iterat
     if image.mode == "CMYK":
         yield "its CMYK was converted to RGB without its color profile"
     if bits > 8 and not upright:
-        yield f"its colors of {bits} bits were decoded to 8 bits"
+        yield f"its pixels of {bits} bits were decoded to 8 bits"
     elif bits > 8 and upright and max(np.ravel(upright.getextrema())) < 16:
         yield "its 16-bit pixels are below 4,096: uint8 has 16 levels or fewer of them; --dtype uint16 keeps all"
     elif bits > 8:

@@ -58,7 +58,7 @@ def test_sixteen_bits_in_separate_planes_are_read(channels, order, layout):
     np.testing.assert_array_equal(read(data, "uint16", channels)["image"], expected)
     packed = read(tiff(planes, **options, compression="zlib"), "uint16", channels)
     np.testing.assert_array_equal(packed["image"], (expected >> 8) * np.uint16(257))
-    assert packed.remarks == ("its colors of 16 bits were decoded to 8 bits",)
+    assert packed.remarks == ("its pixels of 16 bits were decoded to 8 bits",)
 
 
 def gif_of_a_part() -> bytes:
@@ -140,7 +140,7 @@ def png(array: np.ndarray) -> bytes:
         (png(pixels(1 << 16, 8, 8, 3, dtype="uint16")), "uint8", 3, UPPER),
         (png(pixels(4096, dtype="uint16")), "uint8", 3, FEW),
         (png(pixels(4096, dtype="uint16")), "uint16", 3, ""),
-        (b"P6 1 1 4095\n" + bytes(6), "uint16", 3, "its colors of 16 bits were decoded"),
+        (b"P6 1 1 4095\n" + bytes(6), "uint16", 3, "its pixels of 16 bits were decoded"),
         (b"P5 1 1 4095\n" + bytes(2), "uint16", 3, ""),
         (png(pixels(256, 8, 8, 4)), "uint8", 3, "its transparent pixels were blended"),
         (png(pixels(256, 8, 8, 4)), "uint8", 4, ""),

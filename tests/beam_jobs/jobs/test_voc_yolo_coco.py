@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.jobs.images.coco_file import CocoAnnotations, read_coco
+from beam_jobs.jobs.images.coco_file import read_coco
+from beam_jobs.jobs.images.coco_objects import CocoAnnotations
 from beam_jobs.jobs.images.voc_yolo import (
     MAX_BYTES,
     read_class_names,
