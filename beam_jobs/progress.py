@@ -241,8 +241,8 @@ _EARLY_SECONDS = 0.5
 
 
 @contextlib.contextmanager
-def early(phase: str) -> Iterator[None]:
-    """Times a phase before the display of a job, and says after the first seconds that it goes on."""
+def early(phase: str, counted: bool = True) -> Iterator[None]:
+    """Says once that a phase before the display of a job goes on, if it takes long; and times it, if it is `counted`."""
     if _display or _reported:
         yield
         return
@@ -254,7 +254,8 @@ def early(phase: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        if (seconds := time.monotonic() - began) >= _EARLY_SECONDS:
+        timer.join()
+        if (seconds := time.monotonic() - began) >= _EARLY_SECONDS and counted:
             _early[phase] = _early.get(phase, 0.0) + seconds
 
 

@@ -251,7 +251,10 @@ class ImageAnnotations:
 
         if self.boxes != "yolo" or self.yolo_lines != "auto":
             return self
-        data = [read_joined(source, "boxes") or b"" for source in images]
+        data = []
+        for source in images:
+            with contextlib.suppress(RejectError):
+                data.append(read_joined(source, "boxes") or b"")
         return replace(self, yolo_lines=yolo_lines_of(data))
 
     def _check_entries(self, inputs: Inputs) -> None:
