@@ -23,7 +23,13 @@ from beam_jobs.jobs.images.annotation_files import (
     read_joined,
     stem_of,
 )
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, MissingError
+from beam_jobs.jobs.images.boxes import (
+    LARGEST_FRACTION,
+    AnnotationsOf,
+    Boxes,
+    BoxOrder,
+    MissingError,
+)
 from beam_jobs.jobs.images.coco_file import BoxUnit, coco_file
 from beam_jobs.jobs.images.coco_objects import (
     CocoAnnotations,
@@ -393,6 +399,10 @@ def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotatio
     names = coco.category_names
     if not names:
         raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
+    if 0 < coco.pixels.max(initial=0) <= LARGEST_FRACTION:
+        raise UsageError(
+            f"--boxes coco:{path}: all boxes lie in one pixel: are they fractions of the image?"
+        )
     if segmentation == "semantic" and len(names) > _MAX_MASK_CLASSES:
         raise UsageError(
             f"--segmentation semantic: found {len(names)} categories, but a mask has room for "

@@ -18,6 +18,9 @@ AnnotationsOf = Literal["auto", "stored", "upright"]
 # The order of the corners of a box; keypoints have the same axis first.
 BoxOrder = Literal["yxyx", "xyxy"]
 
+# Tools round fractions of an image, also above 1.
+LARGEST_FRACTION = 1.01
+
 # The limit of a height or width that an annotation gives, in pixels.
 MAX_SIDE = 1 << 31
 

@@ -19,16 +19,13 @@ from beam_jobs import progress
 from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
-from beam_jobs.jobs.images.boxes import MAX_SIDE
+from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE
 from beam_jobs.jobs.images.coco_entries import entries, table_entries
 from beam_jobs.jobs.images.coco_objects import CocoAnnotations, reversed_name
 from beam_jobs.packages import require
 
 # The unit of corners in a table of boxes.
 BoxUnit = Literal["auto", "pixels", "fractions"]
-
-# Tools round fractions, also above 1.
-_LARGEST_FRACTION = 1.01
 
 
 # The fields of objects that are read on request.
@@ -81,10 +78,9 @@ def read_table(path: str, unit: BoxUnit = "auto") -> CocoAnnotations:
         lists.add(section, entry)
     found = lists.annotations()
     order = np.argsort(found.category_names)
-    written = found.corners * np.tile(np.repeat(found.sizes, np.diff(found.box_starts), axis=0), 2)
-    stated = unit
+    written, stated = found.pixels, unit
     if unit == "auto":
-        unit = "fractions" if written.max(initial=0) <= _LARGEST_FRACTION else "pixels"
+        unit = "fractions" if written.max(initial=0) <= LARGEST_FRACTION else "pixels"
     unsized = unit if unit == "fractions" or (found.sizes == 1).all() else ""
     remark = f"the table's corners were taken for {unit}; --box_unit says what they are"
     return replace(

@@ -118,6 +118,12 @@ class CocoAnnotations:
         return Boxes(self.corners[found], names, size, tuple(filter(None, remarks)))
 
     @property
+    def pixels(self) -> np.ndarray:
+        """The corners of all boxes in the unit of the file, float64 [boxes, 4]."""
+        sizes = np.repeat(self.sizes, np.diff(self.box_starts), axis=0)
+        return self.corners * np.tile(sizes, 2)
+
+    @property
     def unused_names(self) -> list[str]:
         """The categories without a box."""
         counts = np.bincount(self.classes, minlength=len(self.category_names))

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes, number_of
+from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE, Boxes, number_of
 from beam_jobs.packages import require
 
 # The limit of one annotation file or file of class names: room for ten thousand objects. A tree of
@@ -68,7 +68,10 @@ def voc_boxes(data: bytes) -> Boxes:
         raise RejectError(f"its root is <{root.tag:.80}>, expected <annotation> of Pascal VOC")
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
     objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
-    corners = _corners([box for _, box in objects]) / (height, width, height, width)
+    corners = _corners([box for _, box in objects])
+    if 0 < corners.max(initial=0) <= LARGEST_FRACTION < max(height, width):
+        raise RejectError("all boxes lie in one pixel: are they fractions of the image?")
+    corners /= height, width, height, width
     return Boxes(corners, tuple(name for name, _ in objects), (height, width))
 
 

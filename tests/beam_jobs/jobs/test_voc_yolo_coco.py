@@ -10,6 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
 from beam_jobs.jobs.images.coco_file import read_coco
@@ -630,3 +631,38 @@ def test_deeply_nested_json_takes_little_memory(tmp_path, opening, closing):
     nested = opening * 300_000 + b"0" + closing * 300_000
     document = b'{"x": %s, "images": [{"id": 1, "file_name": "a", "bbox": %s}]}' % (nested, nested)
     assert read(tmp_path, document).captions("a") == ()
+
+
+def test_fractions_in_place_of_pixels_are_named(tmp_path):
+    corners = "".join(f"<{side}>0.5</{side}>" for side in ("xmin", "ymin", "xmax", "ymax"))
+    size = "<size><width>9</width><height>9</height></size>"
+    text = (
+        f"<annotation>{size}<object><name>x</name><bndbox>{corners}</bndbox></object></annotation>"
+    )
+    with pytest.raises(RejectError, match="all boxes lie in one pixel: are they fractions"):
+        voc_boxes(text.encode())
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(coco([image()], [box(1, 4, [0.1, 0.1, 0.5, 0.5])], [category(4)])))
+    with pytest.raises(UsageError, match=r"^--boxes coco:.*all boxes lie in one pixel"):
+        ImageFlags(boxes=f"coco:{path}").annotations()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<annotations><image/></annotations>", "its root is <annotations>, expected <annotation>"),
+        (
+            "<a><size><width>9</width><height>9</height></size><object><name>x</name>"
+            "<robndbox/></object></a>",
+            "object 1 'x' has no bndbox; it has robndbox",
+        ),
+    ],
+)
+def test_xml_of_other_programs_is_named(text, message):
+    with pytest.raises(RejectError, match=message):
+        voc_boxes(text.encode())
+
+
+def test_categories_without_a_box_are_listed(tmp_path):
+    document = coco([image()], [box(1, 4)], [category(4), category(6, "a")])
+    assert read(tmp_path, document).unused_names == ["a"]
