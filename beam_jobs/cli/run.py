@@ -175,7 +175,7 @@ def _survey(command: Command, report: Report) -> None:
         tried_rejects(findings, command.output.max_rejects),
     )
     report.note("nothing was written: this was a dry run")
-    check_findings(findings, command.output.on_reject, command.output.max_rejects)
+    check_findings(findings, command.output.max_rejects)
 
 
 def _run(command: Command, report: Report) -> None:

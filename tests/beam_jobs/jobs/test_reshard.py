@@ -68,7 +68,7 @@ def rules_of(**placement):
 
 def first(job, rules=None):
     """The keys, the rejects, and the merged guess of the first pass."""
-    passed = ReshardFirstPass(rules=rules or rules_of(), on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules or rules_of(), spec=job)
     keys, rejects, guess = [], [], SchemaGuess()
     for found in passed.found(task_of(job)):
         assert len(found.keys) == len(found.splits) == len(found.sizes) == len(found.labels)
@@ -177,9 +177,7 @@ def test_sizes_are_those_of_the_features_that_are_kept(tmp_path):
     records = [example(id=n, image=bytes(5000)) for n in range(50)] + [b"no Example"]
     write_plain(tmp_path / "a", records)
     for drop, size in (((), len(records[0]) + 16), (("image",), len(example(id=1)) + 16)):
-        passed = ReshardFirstPass(
-            rules=rules_of(), on_reject="skip", spec=job_of(tmp_path / "a", drop=drop)
-        )
+        passed = ReshardFirstPass(rules=rules_of(), spec=job_of(tmp_path / "a", drop=drop))
         (found,) = passed.found(task_of(passed.spec))
         assert abs(found.sizes[:50].mean() - size) < 0.1 * size
 
@@ -411,7 +409,7 @@ def test_ranges_of_a_file_are_learned_from_as_files_are(tmp_path, monkeypatch):
     source = task_of(job).chunks[0].source
     cut = sum(map(len, frames[:6]))
     chunks = Chunk(source, 0, cut, 1, cut), Chunk(source, cut, source.size, 7, source.size - cut)
-    passed = ReshardFirstPass(rules=rules_of(), on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules_of(), spec=job)
     whole = SchemaGuess()
     for found in passed.found(Task.of(chunks)):
         whole.merge(found.learned)
@@ -468,7 +466,7 @@ def test_records_of_shards_keep_the_split_in_the_name_of_their_shard(tmp_path):
     frames, again, _, statistics = second(job, job.schema_of(guess), rules)
     assert ([key for key, _ in frames], again) == (keys, rejects)
     assert {split: found.records for split, found in statistics.items()} == {0: 3, 1: 19}
-    passed = ReshardFirstPass(rules=rules, on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules, spec=job)
     rejected = [split.rejected for split in passed.read(task_of(job)).summary.splits]
     assert rejected == [0, 1]
 
@@ -796,6 +794,6 @@ def test_members_of_archives_are_files(tmp_path):
 def test_a_source_known_to_be_broken_is_one_reject():
     source = Source("a.zip/x", error="no such member")
     job = ReshardJob(Inputs((), ""))
-    passed = ReshardFirstPass(rules=rules_of(), on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules_of(), spec=job)
     (found,) = passed.found(Task.of((Chunk(source, 0, 0, 1, 0),)))
     assert [str(reject) for reject in found.rejects] == ["a.zip/x: no such member"]
