@@ -208,7 +208,7 @@ def check_decodable(image: Image.Image, file: BinaryIO, dtype: str = "uint8") ->
         reason = _misread_jpeg2000(image, file)
     elif image.format == "TIFF" and tiles:
         reason = _misread_tiff(image)
-    elif image.format == "PNG" and tiles and "transparency" in image.info:
+    elif image.format == "PNG" and tiles and "transparency" in image.info and not image.tell():
         rawmode = tiles[0][3]
         if rawmode == "RGB;16B" and dtype == "uint8":
             reason = (
