@@ -272,13 +272,16 @@ def stored_bits(image: Image.Image) -> int:
     return max(tags.get(_BITS, (16 if wide else 8,)))
 
 
-def losses(image: Image.Image, bits: int, upright: Image.Image | None) -> Iterator[str]:
+def losses(
+    image: Image.Image, bits: int, upright: Image.Image | None, channels: int
+) -> Iterator[str]:
     """Yields remarks about what a record lacks of its image.
 
     Args:
         image: The image, which was decoded.
         bits: Its `stored_bits`, if the record has fewer; else 0.
         upright: The 8-bit pixels of the record; None if it has others.
+        channels: The channels of the record.
     """
     bands = len(image.getbands())
     if (samples := getattr(image, "tag_v2", {}).get(_SAMPLES, 0)) > bands:
@@ -291,13 +294,15 @@ def losses(image: Image.Image, bits: int, upright: Image.Image | None) -> Iterat
         yield "its 16-bit pixels are below 4,096: uint8 has 16 levels or fewer of them; --dtype uint16 keeps all"
     elif bits > 8:
         yield "uint8 has the upper byte of its 16-bit pixels; --dtype uint16 keeps both"
-    if upright and upright.mode != "RGBA" and _is_transparent(image):
+    if channels != 4 and _is_transparent(image):
         yield "its transparent pixels were blended with white; --channels 4 keeps alpha"
 
 
 def _is_transparent(image: Image.Image) -> bool:
     """Whether a decoded image has pixels that are not opaque."""
-    if "transparency" in image.info and not image.mode.startswith("I"):
+    if "transparency" in image.info:
+        if image.mode.startswith("I"):
+            return True
         image = image.convert("RGBA")
     last = image.getbands()[-1]
     return last in "Aa" and image.getchannel(last).getextrema()[0] != 255

@@ -294,12 +294,12 @@ class ImageJob(FilesInParts):
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
             pixels = encoded(self._resized(upright), encoding)
-            remarks = losses(image, bits, upright)
+            remarks = losses(image, bits, upright, self.channels)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
-            remarks = losses(image, 0 if keeps_bits else bits, None)
+            remarks = losses(image, 0 if keeps_bits else bits, None, self.channels)
         if is_tiff:  # Pillow states the upright size before it decodes and turns it.
             stored = Geometry(decoded, orientation).upright
         geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)

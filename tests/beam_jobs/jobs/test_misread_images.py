@@ -143,6 +143,7 @@ def png(array: np.ndarray) -> bytes:
         (b"P6 1 1 4095\n" + bytes(6), "uint16", 3, "its pixels of 16 bits were decoded"),
         (b"P5 1 1 4095\n" + bytes(2), "uint16", 3, ""),
         (png(pixels(256, 8, 8, 4)), "uint8", 3, "its transparent pixels were blended"),
+        (png(pixels(256, 8, 8, 4)), "float32", 1, "its transparent pixels were blended"),
         (png(pixels(256, 8, 8, 4)), "uint8", 4, ""),
         (png(np.full((8, 8, 4), 255, np.uint8)), "uint8", 3, ""),
         (tiff(pixels(256, 8, 8, 4), photometric="separated"), "uint8", 3, "its CMYK was"),
