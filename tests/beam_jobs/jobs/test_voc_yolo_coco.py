@@ -194,6 +194,7 @@ def polygons(lines: int, corners: int) -> bytes:
         ([polygons(30, 4)], "polygons"),
         ([polygons(30, 3)], "polygons"),
         ([b"0 .1 .1 .9 .1 .9 .9 .1 .9"], "polygons"),
+        ([b"0 .9 .9 .95 .9 .95 .95 .9 .95"], "polygons"),
         ([poses(2, 30), polygons(1, 9)], "polygons"),
         ([b"0 .5 .5 .1 .1", b""], "polygons"),
     ],
