@@ -25,8 +25,6 @@ _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
 
 _MAX_READ = 2 * MAX_PIXELS  # Pillow rejects larger images, unless a program changes its limit.
 
-_MAX_NAMES = 20  # of classes, in a warning
-
 _BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 
 
@@ -296,10 +294,4 @@ class ImageFlags(InputFlags):
         return replace(cast("ImageJob", job), encoding=chosen, encodings=others)
 
     def warnings(self, job: Job) -> Iterable[str]:
-        from readers.format.display import first_names
-
         yield from self.without_label(self.label, job)
-        unused = cast("ImageJob", job).annotations.unused_classes
-        if unused:
-            names = first_names(unused, _MAX_NAMES)
-            yield f"--boxes {self.boxes}: {names}: no box has these classes; each keeps its number"

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
@@ -22,7 +23,6 @@ from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
-    alike_names,
     counted,
     features_table,
     first_names,
@@ -285,11 +285,22 @@ def tried_rejects(findings: Findings, limit: MaxRejects) -> str:
 def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Yields a warning for classes of a feature that differ only in case, blanks or Unicode form."""
     for feature, names in names_by_feature.items():
-        if groups := alike_names(names):
+        alike: dict[str, list[str]] = {}
+        for name in sorted(names):
+            form = unicodedata.normalize("NFKC", name).casefold()
+            alike.setdefault("".join(form.split()), []).append(name)
+        groups = [_quoted(group) for group in alike.values() if len(group) > 1]
+        if groups:
             yield (
                 f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes that differ only in "
                 "case, blanks or Unicode form; if they mean the same, use one name for all their records"
             )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """Names whose differences can be seen."""
+    alike = len({unicodedata.normalize("NFKC", name) for name in names}) < len(names)
+    return " and ".join(map(ascii if alike else repr, names))
 
 
 def format_encodings(tried: Sequence[TriedEncoding], inputs: int) -> str:

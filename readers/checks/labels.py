@@ -10,7 +10,6 @@ import numpy as np
 
 from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.describe import named
-from readers.format.display import alike_names
 from readers.format.findings import Finding
 
 # Ratios of the largest class to the smallest.
@@ -73,15 +72,6 @@ def _unused(facts: Facts) -> Iterator[Finding]:
     if unused:
         words = f"{len(unused):,} of {len(names):,} named classes have no records in any split"
         yield _finding(facts, "unused_classes", "note", words, "", unused)
-
-
-def _alike(facts: Facts) -> Iterator[Finding]:
-    for feature, names in facts.features.classes.items():
-        if groups := alike_names(names):
-            words = f"{len(groups):,} groups of classes differ only in case, blanks or Unicode form"
-            yield Finding(
-                "alike_classes", "note", words, feature, examples=tuple(groups[:EXAMPLES])
-            )
 
 
 def _imbalance(facts: Facts) -> Iterator[Finding]:
@@ -170,7 +160,6 @@ def _sorted(facts: Facts) -> Iterator[Finding]:
 CHECKS: dict[str, Check] = {
     "missing_classes": _missing,
     "unused_classes": _unused,
-    "alike_classes": _alike,
     "imbalance": _imbalance,
     "label_drift": _drift,
     "telling_numbers": _giveaways,

@@ -56,21 +56,6 @@ def first_names(names: Sequence[str], most: int | None) -> str:
     return ", ".join(map(visible_line, names[:most])) + (f" and {rest:,} more" if rest else "")
 
 
-def alike_names(names: Iterable[str]) -> list[str]:
-    """The groups of names that differ only in case, blanks or Unicode form, each as `'Cat' and 'cat'`."""
-    alike: dict[str, list[str]] = {}
-    for name in sorted(names):
-        form = unicodedata.normalize("NFKC", name).casefold()
-        alike.setdefault("".join(form.split()), []).append(name)
-    return [_quoted(group) for group in alike.values() if len(group) > 1]
-
-
-def _quoted(names: Sequence[str]) -> str:
-    """Names whose differences can be seen."""
-    alike = len({unicodedata.normalize("NFKC", name) for name in names}) < len(names)
-    return " and ".join(map(ascii if alike else repr, names))
-
-
 def format_table(rows: Iterable[Iterable[str]]) -> str:
     """Formats rows of text as a table with aligned columns. The first row is the header."""
     cells = [list(map(visible_line, row)) for row in rows]

@@ -17,7 +17,6 @@ _ADVICE = {
     "identifiers": "A model may memorise it instead of learning: leave it out with columns=.",
     "missing_classes label_drift": "Scores for these classes mean little: add records, or split with --stratify.",
     "unused_classes": "The model's output has classes that it never sees: check the list of names.",
-    "alike_classes": "If they mean the same, the model has to tell them apart in vain: use one name.",
     "imbalance": "A model prefers the largest class: weight the loss by class_weights() of readers.open(DIR).",
     "telling_numbers": (
         "A model may learn this number instead of the content: check whether the classes were recorded in different ways."

@@ -204,11 +204,6 @@ class ImageAnnotations:
             files[f"--captions coco:{self.captions_path}"] = captions, "captions"
         return files
 
-    @property
-    def unused_classes(self) -> list[str]:
-        """The categories of a COCO file that no box has."""
-        return next(iter(self._coco_files.values()))[0].unused_names if self.boxes == "coco" else []
-
     def found(self, read: Callable[[U], T], source: U) -> T | None:
         """An annotation that a function reads; None if it is missing and the image is kept."""
         try:

@@ -22,7 +22,7 @@ _SECTIONS = ("images", "annotations", "categories")
 
 _FIELDS = frozenset(
     ("id", "file_name", "height", "width", "image_id", "category_id", "bbox", "iscrowd")
-    + ("caption", "name", "attributes")
+    + ("caption", "name")
 )
 
 _OPENS = frozenset(("start_map", "start_array"))
@@ -31,7 +31,7 @@ _CLOSES = frozenset(("end_map", "end_array"))
 
 # How many values of each field are kept: one more than a box has, room for a thousand keypoints, and for
 # the corners of a coastline. Those of a segmentation are lists in a list.
-_MOST = {"keypoints": 3000, "segmentation": 1 << 20, "attributes": 100}
+_MOST = {"keypoints": 3000, "segmentation": 1 << 20}
 _MOST_OF_OTHERS, _DEPTH = 5, 2
 
 Events = Iterator[tuple[str, Any]]

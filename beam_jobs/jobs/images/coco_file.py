@@ -47,8 +47,6 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     try:
         with open_annotations(path) as file:
             mark = file.read(3)
-        if mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            raise UsageError(f"{path}: it is UTF-16, save it as UTF-8")
         with open_annotations(path) as file:
             file.read(3 if mark == codecs.BOM_UTF8 else 0)
             for section, entry in entries(
@@ -128,7 +126,7 @@ class _CocoLists:
         self._category_ids: dict[str, int] = {}
         self._box_images, self._box_categories = array("q"), array("q")
         self._pixels = array("d")
-        self._crowds, self._rotated = array("b"), array("b")
+        self._crowds = array("b")
         self._box_details: list[bytes] = []
         self._keypoint_names: tuple[str, ...] = ()
         self._caption_images = array("q")
@@ -222,8 +220,6 @@ class _CocoLists:
                 bbox = (0, 0, 0, 0)
             self._pixels.extend(bbox)
             self._crowds.append(entry.get("iscrowd") in (1, "1"))
-            attributes = entry.get("attributes")
-            self._rotated.append(isinstance(attributes, dict) and bool(attributes.get("rotation")))
             fields = {name: entry.get(name) for name in ("id", *_DETAILS) * self._details}
             self._box_details.append(orjson.dumps(fields))
 
@@ -262,7 +258,6 @@ class _CocoLists:
             corners=corners / np.tile(sizes[box_rows], 2),
             classes=used[box_order],
             crowds=np.array(self._crowds, bool)[box_order],
-            rotated=np.array(self._rotated, bool)[box_order],
             details=Ragged.of([self._box_details[number] for number in box_order.tolist()]),
             keypoint_names=self._keypoint_names,
             caption_starts=caption_starts,

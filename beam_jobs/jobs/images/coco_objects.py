@@ -46,8 +46,6 @@ class CocoObject(NamedTuple):
 
 _CROWDS = "its crowds were left out of the boxes"
 
-_ROTATED = "its annotations state a rotation of boxes, which was ignored"
-
 
 @dataclass(frozen=True, eq=False)
 class CocoAnnotations:
@@ -66,7 +64,6 @@ class CocoAnnotations:
         corners: y0, x0, y1, x1 of the boxes as fractions of their image, float64 [boxes, 4].
         classes: The boxes' indices into `category_names`, int64 [boxes].
         crowds: Whether a box is that of a crowd, bool [boxes].
-        rotated: Whether a box states a rotation, bool [boxes].
         details: The segmentation and the keypoints of each box, as JSON; empty objects unless requested.
         keypoint_names: The names of all keypoints.
         caption_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
@@ -84,7 +81,6 @@ class CocoAnnotations:
     corners: np.ndarray
     classes: np.ndarray
     crowds: np.ndarray
-    rotated: np.ndarray
     details: Ragged
     keypoint_names: tuple[str, ...]
     caption_starts: np.ndarray
@@ -106,11 +102,7 @@ class CocoAnnotations:
         """
         row, found = self._found(file_name)
         crowds = self.crowds[found]
-        remarks = (
-            self.remark,
-            _CROWDS if crowds.any() else "",
-            _ROTATED if self.rotated[found].any() else "",
-        )
+        remarks = self.remark, _CROWDS if crowds.any() else ""
         found = found[~crowds]
         names = tuple(self.category_names[class_] for class_ in self.classes[found].tolist())
         height, width = self.sizes[row].tolist()
@@ -122,12 +114,6 @@ class CocoAnnotations:
         """The corners of all boxes in the unit of the file, float64 [boxes, 4]."""
         sizes = np.repeat(self.sizes, np.diff(self.box_starts), axis=0)
         return self.corners * np.tile(sizes, 2)
-
-    @property
-    def unused_names(self) -> list[str]:
-        """The categories without a box."""
-        counts = np.bincount(self.classes, minlength=len(self.category_names))
-        return [name for name, count in zip(self.category_names, counts, strict=True) if not count]
 
     def objects(self, file_name: str) -> list[CocoObject]:
         """All objects of an image, crowds included; arguments and errors as for `boxes`."""
@@ -178,9 +164,7 @@ class CocoAnnotations:
             if len(longer) == 1:
                 return longer[0]
         name, _, _ = reversed_name(file_name).partition(b"/")
-        bare, _, _ = name.rpartition(b".")
-        # "/" is the character after ".".
-        alike = self._rows_below(name) or self._rows_between(bare + b".", bare + b"/") or [0]
+        alike = self._rows_below(name) or [0]
         known = self.names[alike[0]]
         hint = ": give --input the folder above" if known.startswith(name + b"/") else ""
         raise MissingError(
@@ -190,10 +174,7 @@ class CocoAnnotations:
     def _rows_below(self, name: bytes) -> range:
         """The rows of the names that end with a reversed name, after a folder."""
         # "0" is the character after "/".
-        return self._rows_between(name + b"/", name + b"0")
-
-    def _rows_between(self, first: bytes, end: bytes) -> range:
-        return range(bisect_left(self.names, first), bisect_left(self.names, end))
+        return range(bisect_left(self.names, name + b"/"), bisect_left(self.names, name + b"0"))
 
 
 def reversed_name(name: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import functools
 import re
@@ -52,14 +51,6 @@ _SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "ICNS", "QOI
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
 
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-
-# How files begin that are no images, but have their names.
-_OTHERS = {
-    b"<": "a web page or XML",
-    b"{": "JSON",
-    b"version https://": "a pointer of Git LFS: run git lfs pull",
-    b"\x1f\x8b": "a gzip file",
-}
 
 # Whether the first frame of a file is a record, or every frame.
 Frames = Literal["first", "all"]
@@ -111,7 +102,7 @@ def _open(file: BinaryIO) -> Image.Image:
         return Image.open(file, formats=_formats())
     except UnidentifiedImageError:
         file.seek(0)
-        head = file.read(132)  # A DICOM file has zeros up to byte 128.
+        head = file.read(16)
     if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
         raise RejectError(_reason(file, head))
     try:
@@ -138,11 +129,7 @@ def _reason(file: BinaryIO, head: bytes) -> str:
                 opener(file, "")
             except Exception as error:  # Pillow's plugins raise nearly everything on broken input
                 return f"cannot be decoded: a damaged {FORMATS[name]} file: {error}"
-    if not head.strip(b"\0"):
-        return "cannot be decoded: it begins with zeros only"
-    begins = head.removeprefix(codecs.BOM_UTF8).lstrip()
-    other = next((what for start, what in _OTHERS.items() if begins.startswith(start)), "")
-    return f"cannot be decoded: {other or 'unknown image format'}"
+    return "cannot be decoded: unknown image format"
 
 
 def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:

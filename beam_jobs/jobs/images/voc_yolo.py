@@ -64,8 +64,6 @@ def voc_boxes(data: bytes) -> Boxes:
     # The parser raises other errors for unknown encodings.
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise RejectError(f"not XML: {error}") from None
-    if root.tag != "annotation" and root.find("size") is None:
-        raise RejectError(f"its root is <{root.tag:.80}>, expected <annotation> of Pascal VOC")
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
     objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
     corners = _corners([box for _, box in objects])
@@ -96,9 +94,6 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
     name = (object_.findtext("name") or "").strip()
     if not name:
         raise RejectError(f"object {number} has no name")
-    if object_.find("bndbox") is None:
-        has = ", ".join(child.tag for child in object_ if child.tag != "name") or "only a name"
-        raise RejectError(f"object {number} {name!r:.80} has no bndbox; it has {has:.80}")
     box = []
     for side in _SIDES:
         text = object_.findtext(f"bndbox/{side}")

@@ -427,21 +427,12 @@ def test_names_match_whatever_the_separator_and_the_form_of_letters(tmp_path):
         0,
     ]
     assert found.row("b.jpg") == 2
-    with pytest.raises(RejectError, match=r"it has 'x/a\.jpg'$"):
-        found.row("a.png")
 
 
-def test_what_boxes_lack_is_said(tmp_path):
-    turned = box(1, 4, attributes={"occluded": False, "rotation": 30.0})
-    level = box(1, 4, attributes={"rotation": 0.0})
-    for entry, count, remark in (
-        (turned, 1, "a rotation of boxes, which was ignored"),
-        (level, 1, ""),
-        (box(1, 4, iscrowd=1), 0, "crowds were left out"),
-    ):
-        found = read(tmp_path, coco([image()], [entry], [category(4)])).boxes("a.jpg")
-        assert len(found.names) == count
-        assert remark in "".join(found.remarks) if remark else not found.remarks
+def test_crowds_that_are_left_out_are_said(tmp_path):
+    crowd = coco([image()], [box(1, 4, iscrowd=1)], [category(4)])
+    found = read(tmp_path, crowd).boxes("a.jpg")
+    assert (found.names, found.remarks) == ((), ("its crowds were left out of the boxes",))
 
 
 def test_an_annotation_is_named_by_its_id(tmp_path):
@@ -455,9 +446,6 @@ def test_files_that_are_not_plain_utf8_are_read_or_named(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("utf-8-sig"))
     assert len(read_coco(str(path)).names) == 1
-    path.write_bytes(text.encode("utf-16"))
-    with pytest.raises(UsageError, match="it is UTF-16, save it as UTF-8"):
-        read_coco(str(path))
     path.write_text(text.replace('"id": 1', '"id": NaN', 1))
     with pytest.raises(UsageError, match=r"not JSON: .*\bNaN"):
         read_coco(str(path))
@@ -646,24 +634,3 @@ def test_fractions_in_place_of_pixels_are_named(tmp_path):
     path.write_text(json.dumps(coco([image()], [box(1, 4, [0.1, 0.1, 0.5, 0.5])], [category(4)])))
     with pytest.raises(UsageError, match=r"^--boxes coco:.*all boxes lie in one pixel"):
         ImageFlags(boxes=f"coco:{path}").annotations()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("<annotations><image/></annotations>", "its root is <annotations>, expected <annotation>"),
-        (
-            "<a><size><width>9</width><height>9</height></size><object><name>x</name>"
-            "<robndbox/></object></a>",
-            "object 1 'x' has no bndbox; it has robndbox",
-        ),
-    ],
-)
-def test_xml_of_other_programs_is_named(text, message):
-    with pytest.raises(RejectError, match=message):
-        voc_boxes(text.encode())
-
-
-def test_categories_without_a_box_are_listed(tmp_path):
-    document = coco([image()], [box(1, 4)], [category(4), category(6, "a")])
-    assert read(tmp_path, document).unused_names == ["a"]

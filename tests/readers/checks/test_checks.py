@@ -276,18 +276,12 @@ def test_faults_of_labels_are_found(tmp_path, name):
     assert found[name].feature == "label" and found[name].message
 
 
-def test_classes_that_may_be_one_are_found(tmp_path):
-    directory = write(tmp_path / "d", clean(), label_names=("Cat", "cat", "dog"))
-    found = found_in(readers.check(directory))["alike_classes"]
-    assert (found.feature, found.examples) == ("label", ("'Cat' and 'cat'",))
-
-
 def test_every_check_has_a_planted_fault():
     elsewhere = {"empty_splits", "rejected_inputs", "unknown_tokens"}
     elsewhere |= {"groups_across_splits", "undecodable_pictures"}  # In test_groups_and_copies.py
     elsewhere |= {"near_duplicates", "near_leaks", "duplicates", "leaks", "contradictions"}
     elsewhere |= {"constant_features", "identifiers", "telling_numbers", "split_drift"}
-    elsewhere |= {"outlier_sizes", "alike_classes"}
+    elsewhere |= {"outlier_sizes"}
     planted = {*OF_LABELS, *(name for name, *_ in OF_RECORDS)}
     assert CHECKS.keys() == planted | elsewhere
 
