@@ -1,6 +1,6 @@
 """The annotations of images in a COCO file, by the images' names: boxes, captions, keypoints, and masks.
 
-Masks have the same pixels as those of pycocotools. Source: `maskApi.c` in github.com/cocodataset/cocoapi.
+pycocotools makes the masks of polygons, but would take memory or crash for damaged run lengths.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import orjson
 from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.boxes import Boxes, MissingError
+from beam_jobs.packages import require
 
 # A mask for each object, or one of all classes.
 Segmentation = Literal["none", "instances", "semantic"]
 
-# Outlines are followed in steps of a fifth of a pixel, which take 100 bytes of memory each.
-_STEPS, _MAX_OUTLINE = 5, 1 << 22
+# The longest outline of a polygon, in pixels, which takes 100 MB.
+_MAX_OUTLINE = 800_000
 
 _MAX_COORDINATE = 1 << 24
 
@@ -233,7 +234,7 @@ def _mask(value: Any, size: tuple[int, int]) -> np.ndarray:
     if isinstance(value, list):
         mask = np.zeros(size, np.uint8)
         for polygon in value:
-            mask |= _filled(_polygon_counts(_points(polygon), size), size)
+            mask |= _polygon_mask(_points(polygon), size)
         return mask
     if not isinstance(value, dict) or value.get("size") != list(size):
         found = value.get("size") if isinstance(value, dict) else value
@@ -295,36 +296,11 @@ def _points(polygon: Any) -> np.ndarray:
     return np.array(polygon, np.float64).reshape(-1, 2)
 
 
-def _polygon_counts(points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The run lengths of a polygon, as `rleFrPoly` computes them."""
-    height, width = size
-    begin = np.trunc(points * _STEPS + 0.5).astype(np.int64)
-    end = np.roll(begin, -1, axis=0)
-    steps = abs(end - begin).max(axis=1)
-    if steps.sum() > _MAX_OUTLINE:
-        raise RejectError(f"its polygon has an outline of {steps.sum() // _STEPS} pixels")
-    x, y = _outline(begin, end, steps)
-    # Each step across the center of a column of pixels is where a run begins or ends.
-    low_x, low_y = np.minimum(x[1:], x[:-1]), np.minimum(y[1:], y[:-1])
-    column = (low_x - _STEPS // 2) // _STEPS
-    crosses = (x[1:] != x[:-1]) & (low_x % _STEPS == _STEPS // 2)
-    crosses &= (column >= 0) & (column < width)
-    row = np.ceil(np.clip((low_y[crosses] + 0.5) / _STEPS - 0.5, 0, height)).astype(np.int64)
-    places = np.sort(column[crosses] * height + row)
-    return np.diff(places, prepend=0, append=height * width)
-
-
-def _outline(begin: np.ndarray, end: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """The points on the edges from `begin` to `end` (int64 [k, 2]) in turn, both ends included, [2, n]."""
-    steep = abs(end - begin)[:, 0] < steps
-    a, b = (np.where(steep[:, None], ends[:, ::-1], ends) for ends in (begin, end))
-    # From the lower end, so that polygons which share an edge share its points.
-    falls = a[:, 0] > b[:, 0]
-    low, high = np.where(falls[:, None], b, a), np.where(falls[:, None], a, b)
-    slope = (high - low)[:, 1] / np.maximum(steps, 1)
-    edge = np.repeat(np.arange(len(steps)), steps + 1)
-    at = np.arange(len(edge)) - (np.cumsum(steps + 1) - steps - 1)[edge]
-    at = np.where(falls[edge], steps[edge] - at, at)
-    along = low[edge, 0] + at
-    across = np.trunc(low[edge, 1] + slope[edge] * at + 0.5).astype(np.int64)
-    return np.where(steep[edge], (across, along), (along, across))
+def _polygon_mask(points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """The mask of a polygon, uint8 `size`."""
+    outline = abs(points - np.roll(points, -1, axis=0)).max(axis=1).sum()
+    if outline > _MAX_OUTLINE:
+        raise RejectError(f"its polygon has an outline of {outline:.0f} pixels")
+    masks = require("pycocotools.mask", "beam", "polygons of COCO files")
+    decoded: np.ndarray = masks.decode(masks.frPyObjects([points.ravel().tolist()], *size))
+    return decoded[..., 0]
