@@ -64,16 +64,6 @@ class ImageFlags(InputFlags):
         "--frames all",
         everyday=True,
     )
-    strip_metadata: bool = flag(
-        False,
-        "remove EXIF, XMP, comments and other texts from the files that --encoding source stores",
-        unset="keep them",
-    )
-    image_info: bool = flag(
-        False,
-        "store the `height`, `width` and `depth` of each stored image, int64, and `filename`, the name of its file "
-        "without folders",
-    )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at full size, then resize them, as Pillow's resize does; without this flag the JPEG decoder "
@@ -100,12 +90,6 @@ class ImageFlags(InputFlags):
         check="jobs.images.annotations:parse_boxes",
         everyday=True,
     )
-    box_order: Literal["yxyx", "xyxy"] = flag(
-        "yxyx",
-        "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
-        "and visibility",
-        needs="boxes",
-    )
     yolo_lines: Literal["auto", "polygons", "poses"] = flag(
         "auto",
         "what lines of more than five values in --boxes yolo are: polygons, of which the boxes around them are "
@@ -127,9 +111,9 @@ class ImageFlags(InputFlags):
     )
     captions: str = flag(
         "",
-        "captions, from a COCO file, from .txt files that are named like the images with one caption per line, or "
-        "from a column",
-        metavar="coco:FILE|txt[:DIR]|column:NAME",
+        "captions, from a COCO file, or from .txt files that are named like the images with one caption per line; for "
+        "a column: --extra_features captions:string[]",
+        metavar="coco:FILE|txt[:DIR]",
         check="jobs.images.annotations:parse_captions",
     )
     masks: str = flag(
@@ -177,10 +161,6 @@ class ImageFlags(InputFlags):
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source stores the files unchanged: drop --image_size")
-        if self.strip_metadata and self.image_encoding != "source":
-            raise UsageError(
-                f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
-            )
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
@@ -251,7 +231,6 @@ class ImageFlags(InputFlags):
             about=self.annotations_of,
             segmentation=self.segmentation,
             unannotated=self.unannotated,
-            box_order=self.box_order,
             yolo_lines=self.yolo_lines,
             box_unit=self.box_unit,
         )
@@ -263,7 +242,7 @@ class ImageFlags(InputFlags):
 
         annotations = self.annotations()
         extras = self.extras
-        names = [*columns, *(extra.column for extra in extras), *annotations.columns]
+        names = [*columns, *(extra.column for extra in extras)]
         inputs, labels = self.find_inputs(self.label, names, output)
         inputs = replace(
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
@@ -282,14 +261,12 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
-            strip_metadata=self.strip_metadata,
-            image_info=self.image_info,
             encodings=self.feature_encodings,
         )
 
     def encoded_job(self, job: Job, encoding: str) -> FileJob:
         chosen = cast(ImageEncoding, encoding)
-        replace(self, encoding=chosen, encodings="", strip_metadata=False).validate()
+        replace(self, encoding=chosen, encodings="").validate()
         others = {name: e for name, e in self.feature_encodings.items() if name != "image"}
         return replace(cast("ImageJob", job), encoding=chosen, encodings=others)
 

@@ -27,7 +27,6 @@ from beam_jobs.jobs.images.boxes import (
     LARGEST_FRACTION,
     AnnotationsOf,
     Boxes,
-    BoxOrder,
     MissingError,
 )
 from beam_jobs.jobs.images.coco_file import BoxUnit, coco_file
@@ -46,13 +45,13 @@ from beam_jobs.jobs.images.voc_yolo import (
 )
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Names, label_names
-from beam_jobs.sources.source import COLUMN, Source, column_of
+from beam_jobs.sources.source import Source, column_of
 from beam_jobs.storage.files import open_seekable, read_bytes
 from beam_jobs.storage.paths import absolute_path
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
-CaptionFormat = Literal["", "coco", "txt", "column"]
+CaptionFormat = Literal["", "coco", "txt"]
 
 # Whether images without an annotation are records; "auto" keeps those without a YOLO file.
 Unannotated = Literal["auto", "keep", "reject"]
@@ -77,13 +76,12 @@ class ImageAnnotations:
         boxes_path: The COCO file, the table, or the folder of VOC or YOLO files; empty for the usual place.
         class_names: Names of the boxes' classes by id that are known before any image is read.
         captions: The format of the captions; empty for none.
-        captions_path: The COCO file, the folder of text files, or the column.
+        captions_path: The COCO file, or the folder of text files.
         masks: The folder of masks; empty for none.
         about: The pixels to which boxes and masks refer.
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
         unannotated: The treatment of images without an annotation.
-        box_order: The order of the corners of boxes, and of the axes of keypoints.
         in_pixels: Whether corners are in pixels of images whose size is not stated.
         yolo_lines: What the lines of more than five values in YOLO files are.
         box_unit: The unit of corners in a table.
@@ -100,7 +98,6 @@ class ImageAnnotations:
     keypoints: tuple[str, ...] = ()
     unannotated: Unannotated = "auto"
     in_pixels: bool = False
-    box_order: BoxOrder = "yxyx"
     yolo_lines: YoloLines = "auto"
     box_unit: BoxUnit = "auto"
 
@@ -113,11 +110,6 @@ class ImageAnnotations:
     def details(self) -> bool:
         """Whether masks or keypoints of objects are read, not only boxes."""
         return self.segmentation != "none" or bool(self.keypoints)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that hold captions."""
-        return (self.captions_path,) if self.captions == "column" else ()
 
     @property
     def class_names_by_feature(self) -> Names:
@@ -169,8 +161,7 @@ class ImageAnnotations:
             flags = " and ".join(files.flag for files in self._files)
             raise UsageError(
                 f"{source.key}: {flags} cannot be read with archives that are read "
-                "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE and "
-                f"--captions {COLUMN}txt work as it is"
+                "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE works as it is"
             )
         if source.packed:
             return source
@@ -310,12 +301,6 @@ class ImageAnnotations:
             if "captions" not in source.row:
                 raise MissingError("no captions found")
             return list(source.row["captions"])
-        if self.captions == "column":
-            value = column_of(source.row, self.captions_path)
-            captions = value if isinstance(value, list) else [value]
-            if not all(isinstance(caption, str) for caption in captions):
-                raise RejectError(f"captions {value!r:.80}: expected text, or a list of texts")
-            return captions
         data = read_joined(source, "captions")
         if data is None:
             raise MissingError("no caption file found")
@@ -350,16 +335,15 @@ def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
 
 
 def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
-    """The format of captions, and the absolute path of their file or folder, or their column.
+    """The format of captions, and the absolute path of their file or folder.
 
     Raises:
         UsageError: The value of `--captions` is not valid, or its file cannot be read.
     """
     kind, _, path = captions.partition(":")
-    if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):
-        raise UsageError(f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME")
-    if path and kind != "column":
-        path = absolute_path(path)
+    if kind not in get_args(CaptionFormat) or (kind == "coco" and not path):
+        raise UsageError(f"--captions {captions}: expected coco:FILE, txt or txt:DIR")
+    path = absolute_path(path) if path else ""
     if kind == "coco":
         coco_file("--captions coco", path)
     return cast(CaptionFormat, kind), path

@@ -15,7 +15,6 @@ from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.packages import require
-from readers.format.decode.wide_colors import with_rawmode
 
 # Pillow's names of the formats that are read, and their usual names. Pillow recognises formats by their
 # content, whatever the name of a file, and would also open those that another program or handler decodes:
@@ -194,7 +193,7 @@ def check_decodable(image: Image.Image, file: BinaryIO, dtype: str = "uint8") ->
     if image.format == "JPEG2000":
         reason = _misread_jpeg2000(image, file)
     elif image.format == "TIFF" and tiles:
-        reason = _misread_tiff(image)
+        reason = _misread_tiff(image, dtype)
     elif image.format == "PNG" and tiles and "transparency" in image.info and not image.tell():
         rawmode = tiles[0][3]
         if rawmode == "RGB;16B" and dtype == "uint8":
@@ -222,7 +221,7 @@ def _misread_jpeg2000(image: Image.Image, file: BinaryIO) -> str:
     return ""
 
 
-def _misread_tiff(image: Any) -> str:
+def _misread_tiff(image: Any, dtype: str) -> str:
     """Why Pillow decodes a TIFF to wrong pixels; empty if it does not, or no longer."""
     codec, arguments = image.tile[0][0], image.tile[0][3]
     tags = image.tag_v2
@@ -241,11 +240,10 @@ def _misread_tiff(image: Any) -> str:
         return "a TIFF of 16 bits whose white is 0; invert it"
     if "P" in image.mode and max(tags[_PALETTE]) < 256:
         return "a TIFF whose palette has 8 bits, not 16; convert it to RGB"
-    if tags.get(_PLANES) == 2 and (image.mode == "LA" or (bits == 16 and image.mode == "CMYK")):
-        return f"a TIFF with separate planes of {image.mode}; save it with interleaved channels"
-    if tags.get(_PLANES) == 2 and bits == 16 and codec == "raw":
-        order = "L" if tags.prefix == b"II" else "B"
-        image.tile = [with_rawmode(t, t[3][0][0] + f";16{order}") for t in image.tile]
+    # libtiff gives the upper bytes of separate planes.
+    wide = bits == 16 and (codec == "raw" or dtype != "uint8") and len(image.getbands()) > 1
+    if tags.get(_PLANES) == 2 and (wide or image.mode == "LA"):
+        return "a TIFF of 16 bits, or with alpha, in separate planes; save it with interleaved channels"
     return ""
 
 

@@ -28,12 +28,7 @@ _MAX_CLASS = 1 << 31
 # What lines of more than five values in YOLO files are; "auto" looks at the first files.
 YoloLines = Literal["auto", "polygons", "poses"]
 
-_TAKEN = {
-    "polygons": "its lines of more than five values were taken for polygons, of which the boxes around them were "
-    "stored; if they are poses, add --yolo_lines poses",
-    "poses": "its lines of more than five values were taken for poses: a box, which was stored, and keypoints; if "
-    "they are polygons, add --yolo_lines polygons",
-}
+_TAKEN = "its lines of more than five values were taken for {}; --yolo_lines says what they are"
 
 # How many lines show what all are, and the share of them whose box has to hold its keypoints.
 _LINES_CHECKED, _SHARE = 1000, 0.9
@@ -166,7 +161,9 @@ def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto")
             classes.append(_yolo_class(number, fields[0], names))
             corners.append(_yolo_box(number, fields[1:], kind == "poses"))
             longest = max(longest, len(fields))
-    return Boxes(_corners(corners), tuple(classes), None, (_TAKEN[kind],) if longest > 5 else ())
+    return Boxes(
+        _corners(corners), tuple(classes), None, (_TAKEN.format(kind),) if longest > 5 else ()
+    )
 
 
 def _yolo_class(number: int, text: str, names: Sequence[str]) -> str:
@@ -236,18 +233,14 @@ def _yaml_names(text: str, path: str) -> list[str]:
     """
     yaml = require("yaml", "beam", ".yaml files")
     try:
-        document: Any = next(yaml.load_all(text, yaml.BaseLoader), None)
-        names = document["names"]
+        names: Any = next(yaml.load_all(text, yaml.BaseLoader))["names"]
         if isinstance(names, dict):
             names = [names[str(number)] for number in range(len(names))]
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             return names
-        reason = f"`names` is {str(names)[:80]!r}"
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())[:200]
-    except (LookupError, TypeError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}"
+    except (yaml.YAMLError, LookupError, TypeError, RecursionError, StopIteration):
+        pass
     raise UsageError(
-        f"{path}: no `names` that are a list, or a mapping from 0, 1, 2 and so on ({reason}); or "
-        "name the classes in a text file, a name per line"
+        f"{path}: no `names` that are a list, or a mapping from 0, 1, 2 and so on; or name the "
+        "classes in a text file, a name per line"
     )

@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 # as if the byte order were reversed.
 _LOWER_BYTES = {
     f"{mode};16{order}": f"{mode};16{other}"
-    for mode in ("RGB", "RGBX", "RGBA", "R", "G", "B", "A")
+    for mode in ("RGB", "RGBX", "RGBA")
     for order, other in (("B", "L"), ("L", "B"), ("N", "B" if sys.byteorder == "little" else "L"))
 }
-
-_PLANES = 284  # a tag of TIFF
 
 # A pixel of 16-bit gray and alpha is as large as four bytes: both bytes of gray, then both of alpha.
 _GRAY_AND_ALPHA = "LA;16B"
 _LOWER_BYTES[_GRAY_AND_ALPHA] = "RGBA"
 
 
-def _rawmode(tile: Any) -> str:
-    arguments = tile[3]
+def _rawmode(image: Image.Image) -> str:
+    tiles: Any = getattr(image, "tile", None)
+    if not tiles:
+        return ""
+    arguments = tiles[0][3]
     return str(arguments[0] if isinstance(arguments, tuple) else arguments)
 
 
-def with_rawmode(tile: Any, rawmode: str) -> Any:
-    """A tile of Pillow that is decoded in another way."""
+def _with_rawmode(tile: Any, rawmode: str) -> Any:
     codec, extents, offset, arguments = tile
     arguments = (rawmode, *arguments[1:]) if isinstance(arguments, tuple) else rawmode
     # Before Pillow 11.1, tiles are plain tuples.
@@ -41,14 +41,7 @@ def with_rawmode(tile: Any, rawmode: str) -> Any:
 
 def has_wide_colors(image: Image.Image) -> bool:
     """Whether an image that is not decoded yet has 16-bit colors that can be read."""
-    tiles: Any = getattr(image, "tile", None)
-    # libtiff gives only the upper bytes of separate planes.
-    in_planes = getattr(image, "tag_v2", {}).get(_PLANES) == 2
-    return (
-        bool(tiles)
-        and _rawmode(tiles[0]) in _LOWER_BYTES
-        and not (in_planes and tiles[0][0] == "libtiff")
-    )
+    return _rawmode(image) in _LOWER_BYTES
 
 
 def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
@@ -56,13 +49,13 @@ def wide_colors(image: Image.Image, again: Image.Image) -> np.ndarray:
 
     `again` is the same frame of the same file, opened a second time and not decoded yet.
     """
+    rawmode = _rawmode(again)
     tiled: Any = again
-    is_gray = _rawmode(tiled.tile[0]) == _GRAY_AND_ALPHA
-    tiled.tile = [with_rawmode(tile, _LOWER_BYTES[_rawmode(tile)]) for tile in tiled.tile]
+    tiled.tile = [_with_rawmode(tile, _LOWER_BYTES[rawmode]) for tile in tiled.tile]
     # NumPy would hide some decoding errors.
     image.load()
     again.load()
     upper, lower = np.asarray(image), np.asarray(again)
-    if is_gray:
+    if rawmode == _GRAY_AND_ALPHA:
         lower = lower[..., [1, 1, 1, 3]]
     return upper.astype(np.uint16) << 8 | lower

@@ -48,17 +48,22 @@ def gray_png(rows: bytes, size: tuple[int, int], bits: int, key: int) -> bytes:
 @pytest.mark.parametrize("layout", [{"rowsperstrip": 7}, {"tile": (16, 16)}])
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("channels", [3, 4])
-def test_sixteen_bits_in_separate_planes_are_read(channels, order, layout):
+def test_sixteen_bits_in_separate_planes_are_right_or_rejected(channels, order, layout):
     planes = pixels(1 << 16, channels, 20, 24, dtype="uint16")
     alpha = {"extrasamples": ["unassalpha"]} if channels == 4 else {}
     options = {"photometric": "rgb", "planarconfig": "separate", "byteorder": order, **alpha}
-    expected = np.moveaxis(planes, 0, -1)
-    data = tiff(planes, **options, **layout)
-    np.testing.assert_array_equal(read(data, channels=channels)["image"], expected >> 8)
-    np.testing.assert_array_equal(read(data, "uint16", channels)["image"], expected)
-    packed = read(tiff(planes, **options, compression="zlib"), "uint16", channels)
-    np.testing.assert_array_equal(packed["image"], (expected >> 8) * np.uint16(257))
-    assert packed.remarks == ("its pixels of 16 bits were decoded to 8 bits",)
+    packed = tiff(planes, **options, compression="zlib")
+    expected = np.moveaxis(planes, 0, -1) >> 8
+    np.testing.assert_array_equal(read(packed, channels=channels)["image"], expected)
+    for data, dtype in ((packed, "uint16"), (tiff(planes, **options, **layout), "uint8")):
+        with pytest.raises(RejectError, match="in separate planes; save it with interleaved"):
+            read(data, dtype, channels)
+
+
+def test_one_plane_of_sixteen_bits_is_read():
+    gray = pixels(1 << 16, dtype="uint16")
+    data = tiff(gray, photometric="minisblack", planarconfig="separate")
+    np.testing.assert_array_equal(read(data, "uint16", 1)["image"][..., 0], gray)
 
 
 def gif_of_a_part() -> bytes:
@@ -85,7 +90,9 @@ MISREAD = {
     "palette has 8 bits": tiff(
         pixels(256), photometric="palette", colormap=pixels(256, 3, 256, dtype="uint16")
     ),
-    "planes of LA": tiff(pixels(256, 2, 20, 24), **PLANES, extrasamples=["unassalpha"]),
+    "with alpha, in separate planes": tiff(
+        pixels(256, 2, 20, 24), **PLANES, extrasamples=["unassalpha"]
+    ),
     "first frame covers a part": gif_of_a_part(),
     "JPEG 2000 file of signed numbers": j2k(signed=True),
     "JPEG 2000 file with colors of 16 bits": WHITE,

@@ -208,8 +208,8 @@ def test_a_pose_gives_its_box_and_both_say_what_lines_were_taken_for():
     pose, polygon = yolo_boxes(line, (), "poses"), yolo_boxes(line, (), "polygons")
     np.testing.assert_allclose(pose.corners, [[0.3, 0.4, 0.7, 0.6]])
     np.testing.assert_allclose(polygon.corners, [[0.4, 0.2, 0.6, 0.55]])
-    assert "add --yolo_lines polygons" in pose.remarks[0]
-    assert "add --yolo_lines poses" in polygon.remarks[0]
+    assert "taken for poses; --yolo_lines says" in pose.remarks[0]
+    assert "taken for polygons; --yolo_lines says" in polygon.remarks[0]
     assert not yolo_boxes(b"0 .5 .5 .1 .1", ()).remarks
 
 
