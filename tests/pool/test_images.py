@@ -29,7 +29,7 @@ MAX_BYTES, MAX_PIXELS = 100_000, 89_478_485
 # The formats of docs/inputs.md by Pillow's names.
 FORMATS = {
     *("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "JPEG2000", "AVIF", "PPM", "ICO"),
-    *("ICNS", "QOI", "DDS", "SGI", "PCX", "XBM", "MSP", "IM", "TGA"),
+    *("QOI", "DDS", "SGI", "TGA"),
 }
 
 # The differences, by their reason.

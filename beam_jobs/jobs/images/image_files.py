@@ -19,7 +19,7 @@ from beam_jobs.packages import require
 # Pillow's names of the formats that are read, and their usual names. Pillow recognises formats by their
 # content, whatever the name of a file, and would also open those that another program or handler decodes:
 # EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come
-# first; IM and TGA have no signature and accept nearly any file.
+# first; TGA has no signature and accepts nearly any file.
 FORMATS = {
     "JPEG": "JPEG",
     "PNG": "PNG",
@@ -31,20 +31,15 @@ FORMATS = {
     "AVIF": "AVIF",
     "PPM": "PPM, PGM, PBM",
     "ICO": "ICO",
-    "ICNS": "ICNS",
     "QOI": "QOI",
     "DDS": "DDS",
     "SGI": "SGI",
-    "PCX": "PCX",
-    "XBM": "XBM",
-    "MSP": "MSP",
-    "IM": "IM",
     "TGA": "TGA",
     "HEIF": "HEIC, HEIF",
 }
 
 # Formats whose first bytes no other file has by chance.
-_SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "ICNS", "QOI", "DDS")
+_SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "QOI", "DDS")
 
 # The brands of HEIF files, at byte 8.
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
@@ -172,7 +167,7 @@ def decoding(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Ima
             yield image
     except (RejectError, JobError):
         raise
-    except Image.DecompressionBombError as error:  # of an image inside an ICO or ICNS file
+    except Image.DecompressionBombError as error:  # of an image inside an ICO file
         raise _too_large(error, max_pixels) from None
     except Exception as error:  # Pillow's plugins raise nearly everything on broken input
         raise RejectError(f"cannot be decoded: {error}") from None

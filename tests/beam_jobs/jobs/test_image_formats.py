@@ -21,7 +21,6 @@ from beam_jobs.sources.source import Source
 from tests.support.checkout import ROOT
 from tests.support.images import EPS, encoded
 
-# An ICNS holds several sizes, of which the largest is read.
 PLAIN = ImageJob(Inputs((), ""), Labels("none"), image_size=(64, 64))
 
 Y, X = np.mgrid[:64, :64]
@@ -54,11 +53,7 @@ def written(kind: str, image: Image.Image, **options) -> bytes | None:
 def example(kind: str) -> tuple[bytes, np.ndarray]:
     """A file of a format, and the pixels that it should have."""
     data = written(kind, RGB)
-    if data is None:  # XBM and MSP have one bit a pixel
-        bits = RGB.convert("1")
-        data, image = written(kind, bits), bits.convert("RGB")
-        assert data
-        return data, np.asarray(image)
+    assert data
     return data, COLORS
 
 
