@@ -76,7 +76,6 @@ def test_paths_are_absolute_because_workers_run_in_other_directories(tmp_path, m
     )
     assert parse("voc") == ImageAnnotations("voc")
     assert parse() == ImageAnnotations()
-    assert [parse(captions=captions).columns for captions in ("column:a b", "")] == [("a b",), ()]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_paths_are_absolute_because_workers_run_in_other_directories(tmp_path, m
         ({"class_names": "n.txt"}, "--class_names names the classes in YOLO .* add --boxes yolo"),
         ({"boxes": "yolo", "class_names": "no.txt"}, "--class_names no.txt: cannot be read: "),
         ({"boxes": "yolo", "class_names": "empty.txt"}, "empty.txt: it has no class names"),
-        ({"captions": "csv"}, "--captions csv: expected coco:FILE, txt, txt:DIR or column:NAME"),
+        ({"captions": "csv"}, "--captions csv: expected coco:FILE, txt or txt:DIR"),
         ({"captions": "coco:broken.json"}, "broken.json: not JSON"),
         ({"boxes": "coco:captions.json"}, "the file has no categories: are these captions"),
     ],
@@ -239,7 +238,7 @@ def test_annotations_of_a_coco_file_travel_with_the_source(tmp_path):
     # An image without annotations is one without objects.
     assert annotations.boxes_of(b).corners.shape == (0, 4)
     assert annotations.captions_of(b) == []
-    assert unknown.error == "the COCO file has no image of this name"
+    assert unknown.error == "the COCO file has no image of this name; it has 'a.jpg'"
 
 
 @pytest.mark.parametrize("source", [Source("7", path="a.jpg"), Source("a.jpg#7", path="a.jpg")])
@@ -399,27 +398,6 @@ def test_each_line_of_a_text_file_is_a_caption(tmp_path):
     write(tmp_path / "1.txt", "\ufeffA dog.\r\n\n  Ein Hündchen. \n")
     source = annotated(annotations, "1.jpg", write(tmp_path / "1.jpg"))
     assert annotations.captions_of(source) == ["A dog.", "Ein Hündchen."]
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ({"txt": "A dog.\nTwo."}, ["A dog.\nTwo."]),
-        ({"txt": ["a", "b"]}, ["a", "b"]),
-        ({"txt": []}, []),
-        ({"txt": 5}, "captions 5: expected text, or a list of texts"),
-        ({"txt": ["a", None]}, r"captions \['a', None\]: expected text"),
-        ({"cls": "1"}, "no column 'txt'; it has cls"),
-    ],
-)
-def test_captions_of_a_column_are_text_or_lists_of_texts(row, expected):
-    annotations = parse(captions="column:txt")
-    source = annotated(annotations, Source("x.tar/1.jpg", archive="x.tar", row=row), "")
-    if isinstance(expected, str):
-        with pytest.raises(RejectError, match=expected):
-            annotations.captions_of(source)
-    else:
-        assert annotations.captions_of(source) == expected
 
 
 # The check of the first images.
