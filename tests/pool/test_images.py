@@ -36,7 +36,13 @@ FORMATS = {
 KNOWN = {
     "TensorFlow ignores a transparent color without an alpha channel": {
         "caption_6_33_22.png, TensorFlow",
+        "i_trns.png, TensorFlow",
         "rgb_trns.png, TensorFlow",
+    },
+    "the job rejects TIFFs that Pillow misreads": {
+        "12bit.cropped.tif, Pillow",
+        "8bit.s.tif, Pillow",
+        "separate_planar_extra_samples.tiff, Pillow",
     },
     "Pillow alone does not read HEIC": {"avif/hopper.heif, Pillow"},
     "Pillow refuses a PNG for its broken animation": {"apng/chunk_no_fctl.png, TensorFlow"},

@@ -248,7 +248,7 @@ def stored_bits(image: Image.Image) -> int:
     wide = image.mode.startswith("I")
     for codec, _, _, arguments in getattr(image, "tile", ())[:1]:
         wide |= bool(_SIXTEEN_BITS.search(f"{codec} {arguments}"))
-        wide |= codec.startswith("ppm") and arguments[-1] > 255  # the largest number
+        wide |= codec.startswith("ppm") and image.mode != "1" and arguments[-1] > 255
     return max(tags.get(_BITS, (16 if wide else 8,)))
 
 

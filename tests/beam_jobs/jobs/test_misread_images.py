@@ -144,6 +144,7 @@ def png(array: np.ndarray) -> bytes:
         (png(pixels(4096, dtype="uint16")), "uint16", 3, ""),
         (b"P6 1 1 4095\n" + bytes(6), "uint16", 3, "its pixels of 16 bits were decoded"),
         (b"P5 1 1 4095\n" + bytes(2), "uint16", 3, ""),
+        (b"P1 2 1\n0 1\n", "uint8", 3, ""),
         (png(pixels(256, 8, 8, 4)), "uint8", 3, "its transparent pixels were blended"),
         (png(pixels(256, 8, 8, 4)), "float32", 1, "its transparent pixels were blended"),
         (png(pixels(256, 8, 8, 4)), "uint8", 4, ""),
