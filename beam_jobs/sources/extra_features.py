@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.delimited import parse_number
 from beam_jobs.sources.source import COLUMN
 from readers.format.dtypes import (
     FLOATS_IN_A_LIST,
@@ -199,13 +200,6 @@ def _shortened(value: Any) -> str:
     return repr(short)[:80]
 
 
-def _written(text: str) -> str:
-    """Checks that a number is not written in a form that only Python accepts: 1_000, non-ASCII digits."""
-    if "_" in text or not text.isascii():
-        raise ValueError
-    return text
-
-
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode()
@@ -223,7 +217,7 @@ def _boolean(value: Any) -> bool:
 def _integer(low: int, high: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         if isinstance(value, str):
-            value = int(_written(value))
+            value = parse_number(value, int)
         elif not isinstance(value, int):
             raise TypeError
         if not low <= value <= high:
@@ -236,7 +230,7 @@ def _integer(low: int, high: int) -> Callable[[Any], int]:
 def _real(limit: float) -> Callable[[Any], float]:
     def parse(value: Any) -> float:
         if isinstance(value, str):
-            text, value = value, float(_written(value))
+            text, value = value, parse_number(value, float)
             if math.isinf(value) and "inf" not in text.lower():
                 raise OverflowError
         elif isinstance(value, int):

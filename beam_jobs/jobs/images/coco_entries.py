@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError, reason_of
+from beam_jobs.sources.delimited import parse_number
 from beam_jobs.sources.rows import Row
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
@@ -203,6 +204,6 @@ def _entries(
 
 def _number(value: Any) -> float:
     try:
-        return float(value)
+        return parse_number(value, float) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         return float("nan")

@@ -12,6 +12,7 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes
 from beam_jobs.packages import require
+from beam_jobs.sources.delimited import parse_number
 
 # The limit of one annotation file or file of class names: room for ten thousand objects. A tree of
 # XML can take 40 times the memory of its text.
@@ -68,7 +69,7 @@ def _check_size(data: bytes) -> None:
 def _number(text: str | None) -> float:
     """A finite number; NaN for any other text."""
     try:
-        value = float(text or "")
+        value = parse_number(text or "", float)
     except ValueError:
         return math.nan
     return value if math.isfinite(value) else math.nan
@@ -130,7 +131,7 @@ def yolo_boxes(data: bytes, names: Sequence[str]) -> Boxes:
 
 def _yolo_class(number: int, text: str, names: Sequence[str]) -> str:
     try:
-        class_ = int(text)
+        class_ = parse_number(text, int)
     except ValueError:
         class_ = -1
     if not 0 <= class_ < (len(names) or _MAX_CLASS):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources import rows
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
-from beam_jobs.sources.rows import Dialect, Row, delimiter_hint
+from beam_jobs.sources.rows import Dialect, Row
 from beam_jobs.sources.source import value_at
 from beam_jobs.sources.tables import column_names, read_rows, table_kind
 from tests.support.memory import peak_below
@@ -219,17 +219,61 @@ def test_a_delimiter_is_one_character(typed):
 
 
 @pytest.mark.parametrize(
-    ("header", "hint"),
+    ("data", "expected"),
     [
-        (("text;label",), "; is it separated by ';'? Then add --delimiter ';'"),
-        (("text\tlabel",), r"; is it separated by '\t'? Then add --delimiter '\t'"),
-        (("a;b", "c"), ""),
-        (("text",), ""),
-        ((), ""),
+        ("text;y\na, b;1\n", [{"text": "a, b", "y": "1"}]),
+        ("text\ty\na, b\t1\n", [{"text": "a, b", "y": "1"}]),
+        ("text|y\na, b|1\n", [{"text": "a, b", "y": "1"}]),
+        ("a;b,y\n1;2,3\n", [{"a;b": "1;2", "y": "3"}]),
+        ("sep=;\r\na,b;y\r\n1;2\r\n", [{"a,b": "1", "y": "2"}]),
+        ('\ufeff"sep=,"\na,b\n1,2\n', [{"a": "1", "b": "2"}]),
+        ("# made by a logger\n\n# of us\nid,text\n1,# x\n", [{"id": "1", "text": "# x"}]),
+        ('#id,text\n1,"a, b"\n2,c\n', [{"id": "1", "text": "a, b"}, {"id": "2", "text": "c"}]),
+        ('id, text\n1, "a, b"\n2,c\n', [{"id": "1", "text": "a, b"}, {"id": "2", "text": "c"}]),
+        ('id, text,y\n1, "a",b\n', [{"id": "1", " text": ' "a"', "y": "b"}]),
     ],
 )
-def test_one_column_that_seems_to_be_several_gives_a_hint(header, hint):
-    assert delimiter_hint(header) == hint
+def test_the_first_lines_show_how_a_table_is_written(data, expected):
+    assert values(read("csv", data)) == expected
+    assert names("csv", data) == tuple(expected[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (['1\t"One "x" y', "2\ttwo", '3\tthree"'], ['"One "x" y', "two", 'three"']),
+        (['1\t"One', "2\ttwo", '3\tthree"'], ['"One', "two", 'three"']),
+        (['1\t"One', '2\t"two"'], ['"One', "two"]),
+        (['1\t"One"', '2\t"two ""x"" y"', '3\t"x\ty"'], ["One", 'two "x" y', "x\ty"]),
+        (['1\t"He said "hi""', '2\t"hi", he said'], ['"He said "hi""', '"hi", he said']),
+        (['1\t"One\n\ntwo ""x""\nthree"', "2\tfour"], ['One\n\ntwo "x"\nthree', "four"]),
+        (['1\t"', '2\t""', '3\t"open'], ['"', "", '"open']),
+    ],
+)
+def test_quotes_between_tabs_count_only_around_whole_cells(rows, expected):
+    data = "\n".join(["id\ttext", *rows])
+    assert [row["text"] for row in values(read("tsv", data))] == expected
+    file = io.BytesIO(data.encode())
+    named = read_rows(file, "csv", False, dialect=Dialect.parse("utf-8", r"\t"))
+    assert [row["text"] for row in values(list(named))] == expected
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_texts_between_tabs_are_what_pandas_and_csv_write_or_what_lines_hold(rows):
+    def plain(text):
+        return "".join(text.split()).replace("\0", "")
+
+    texts = [(plain(a), plain(b)) for a, b in rows]
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, "excel-tab").writerows([("a", "b"), *texts])
+    expected = [{"a": a, "b": b} for a, b in texts]
+    assert values(read("tsv", buffer.getvalue())) == expected
+    unquoted = [(a.replace('"', ""), b) for a, b in texts if a or b]
+    lines = "".join(f"{a}\t{b}x\n" for a, b in unquoted)
+    assert [row["b"] for row in values(read("tsv", f"a\tb\n{lines}"))] == [
+        f"{b}x" for _, b in unquoted
+    ]
 
 
 def test_several_columns_may_have_no_name():
