@@ -17,7 +17,7 @@ HEAD_BYTES = 1 << 16
 # `sep=;` as Excel writes it, and lines that are blank or begin with # or %.
 _HEAD = re.compile(
     rb'(?:\xef\xbb\xbf)?(?:"?sep=([^\r\n])"?[ \t]*(?:\r\n?|\n))?'
-    rb"((?:[ \t]*(?:[#%][^\r\n]*)?(?:\r\n?|\n))*)([^\r\n]*)",
+    rb"((?:(?:[ \t]*[#%][^\r\n]*)?(?:\r\n?|\n))*)([^\r\n]*)",
     re.IGNORECASE,
 )
 

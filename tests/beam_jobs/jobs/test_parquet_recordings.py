@@ -1,6 +1,7 @@
 """Recordings in Parquet, compared with what PyArrow and NumPy hold."""
 
 import datetime
+import decimal
 import io
 import itertools
 
@@ -63,10 +64,9 @@ def test_parquet_columns_are_chosen_by_name():
     ("column", "kind"),
     [
         (["a"], "string"),
-        ([[1]], "list<element: int64>"),
+        ([["a"]], "list<element: string>"),
         ([{"a": 1}], "struct<a: int64>"),
         ([datetime.date(2024, 1, 1)], "date32[day]"),
-        (pa.array([1], pa.decimal128(5, 2)), "decimal128(5, 2)"),
     ],
 )
 def test_columns_other_than_numbers_are_refused_with_the_cure(column, kind):
@@ -74,9 +74,47 @@ def test_columns_other_than_numbers_are_refused_with_the_cure(column, kind):
     assert rejected("parquet", data, columns=("other",)) == (
         f"column 'other' is not numeric but {kind}: choose others with --columns"
     )
-    assert_same(signal("parquet", data), np.array([[1]]))
+    found = read("parquet", data)
+    assert_same(found.arrays["signal"], np.array([[1]]))
+    assert found.notes == (f"not a channel, as it does not hold numbers: other ({kind})",)
     alone = rejected("parquet", parquet({"other": column}))
     assert alone == "none of its columns other is a channel; name channels with --columns"
+
+
+def test_decimals_are_numbers_and_text_as_labels():
+    prices = pa.array([decimal.Decimal("1.25"), None, decimal.Decimal("-3.50")])
+    data = parquet({"x": [1.0, 2, 3], "price": prices, "y": prices})
+    found = read("parquet", data, own_columns=("y",), metadata_columns=("y",))
+    assert_same(found.arrays["signal"], np.array([[1, 1.25], [2, np.nan], [3, -3.5]]))
+    assert found.columns["y"].of_rows() == ["1.25", None, "-3.50"]
+    assert not found.notes
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 2)])
+def test_lists_of_one_length_are_channels_if_they_are_named(kind):
+    table = {"x": [1.0, 2], "emb": pa.array([[1, 2], [3, None]], kind)}
+    found = read("parquet", parquet(table))
+    assert_same(found.arrays["signal"], np.array([[1.0], [2]]))
+    assert found.notes == (
+        f"not a channel, as it does not hold numbers: emb ({kind})".replace("item", "element"),
+    )
+    named = read("parquet", parquet(table), columns=("emb",))
+    assert_same(named.arrays["signal"], np.array([[1, 2], [3, np.nan]], np.float32))
+    assert not named.channels
+    ragged = parquet({"emb": pa.array([[1, 2], [3]], pa.list_(pa.float32()))})
+    assert (
+        rejected("parquet", ragged, columns=("emb",))
+        == "the lists of column 'emb' have different lengths"
+    )
+
+
+def test_whole_numbers_that_floats_round_are_a_remark():
+    for column in ([2**53 + 1, None], [-(2**53) - 1, 1]):
+        table = {"id": pa.array(column, "int64"), "x": [0.5, 1]}
+        (note,) = read("parquet", parquet(table)).notes
+        assert note.startswith("whole numbers above 2**53 were rounded")
+    assert not read("parquet", parquet({"id": [2**53 + 1, 1]})).notes
+    assert not read("parquet", parquet({"id": pa.array([2**53, None]), "x": [0.5, 1]})).notes
 
 
 def test_a_dot_in_the_name_of_a_column_is_not_a_path():

@@ -89,7 +89,11 @@ def test_columns_called_like_times_are_left_out_by_name():
     names = ["time", "x", "Unnamed: 0", "y", "", "epoch_ms"]
     layout = lay_out(names, len(names), ReadOptions())
     assert layout.channels == [1, 3]
-    assert "column time, Unnamed: 0, without a name, epoch_ms;" in layout.notes[0]
+    assert "row numbers: time, Unnamed: 0, (no name), epoch_ms;" in layout.notes[0]
+    names = ["T", "t", "P"]
+    layout = lay_out(names, len(names), ReadOptions())
+    assert layout.channels == [0, 2]
+    assert "column T is a channel, such as a temperature" in layout.notes[1]
 
 
 def test_values_that_float32_rounds_to_one_are_remarks(tmp_path):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import itertools
 import math
 import re
 from array import array
-from collections.abc import Iterator, Sequence, Set
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute
@@ -17,16 +18,19 @@ import pyarrow.csv
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import (
+    decimal_signs,
     is_number,
-    is_time,
     numbers,
     seconds,
     text_seconds,
+    unit_of_times,
     with_points,
 )
+from beam_jobs.jobs.sensors.formats.headers import TOP_ROWS, find_header, is_units
 from beam_jobs.jobs.sensors.read_options import Layout, ReadOptions, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
-from beam_jobs.sources.rows import numbered_lines, opened_text, parse_json
+from beam_jobs.sources.delimited import Head, split_rows
+from beam_jobs.sources.rows import DELIMITERS, numbered_lines, opened_text, parse_json
 from beam_jobs.storage.limits import check_bytes
 
 # Text states no dtype; models take this one.
@@ -53,175 +57,249 @@ _BLOCK_LINES = 4096
 # The memory that any table may take in addition to its values.
 _MEMORY_OF_A_ROW = 1 << 20
 
-_COMMENTS = re.compile(rb"\A(?:[ \t]*[#%][^\r\n]*[\r\n]+)+")
+_LINE_END, _VALUE = re.compile(rb"\r\n?|\n"), re.compile(rb"\S")
+
+_JSON_TYPES = {str: "text", list: "list", dict: "object"}
+
+# Remarks.
+_COMMENTS = "lines above the table that begin with # or % are comments"
+_COMMAS = "commas are read as decimal points"
+_EMPTY_COLUMN = "its last column is empty and left out"
+_EMPTY_ROWS = "rows at its end without a value are left out"
+_UNITS = "its second line has no number and was taken for the units of the columns"
 
 
 def _text(data: bytes, options: ReadOptions) -> bytes:
-    """The text of a table in UTF-8, unpacked if it is gzipped."""
+    """The text of a file in UTF-8 without a byte order mark, unpacked if it is gzipped."""
     source = opened_text(io.BytesIO(data), data.startswith(_GZIP), options.encoding)
     text = io.BytesIO()
     while part := source.read(_PART_BYTES):
         text.write(part)
         check_bytes(text.tell(), options.max_bytes)
-    return text.getvalue()
+    return text.getvalue().removeprefix(codecs.BOM_UTF8)
 
 
 def read_csv(data: bytes, options: ReadOptions) -> Recording:
-    """A table whose columns are separated by commas, or by ; or tabs if its first lines are."""
-    text = _text(data, options)
-    return _delimited(text, options.delimiter or _delimiter(text, ",;\t", options) or ",", options)
+    """A table whose columns are separated by commas, or by ;, tabs or | if its first lines are."""
+    return _delimited(data, DELIMITERS["csv"], options)
 
 
 def read_tsv(data: bytes, options: ReadOptions) -> Recording:
     """A table whose columns are separated by tabs."""
-    return _delimited(_text(data, options), options.delimiter or "\t", options)
+    return _delimited(data, DELIMITERS["tsv"], options)
 
 
 def read_txt(data: bytes, options: ReadOptions) -> Recording:
-    """A table whose columns are separated by tabs, ; or commas as its first lines are, or by spaces.
-
-    Lines before it that begin with # or % are comments.
-    """
-    text = _COMMENTS.sub(b"", _text(data, options))
-    delimiter = options.delimiter or _delimiter(text, "\t;,", options)
-    if not delimiter:
-        text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
-        delimiter = "\t"
-    recording = _delimited(text, delimiter, options)
+    """A table whose columns are separated by tabs, ;, commas or | as its first lines are, or by blanks."""
+    recording = _delimited(data, "\t;,|" + " ", options)
     if not len(recording.arrays["signal"]):
         raise RejectError("it has no row of numbers")  # Any text of one line looks like a header.
     return recording
 
 
 def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
-    """The first character that splits the first two rows into equally many cells; or "".
+    """The first character that splits the first two rows into equally many cells.
 
-    A character that splits the second row into numbers takes precedence.
+    One that splits the second row into numbers takes precedence. Without one, it is a character in both
+    rows, or a blank if that is a choice, or the first choice.
     """
-    several = ""
+    even = both = ""
     for choice in choices:
-        least = 1 if choice == choices[0] else 2
-        if least == 2 and choice.encode() not in text:
+        if choice != choices[0] and choice.encode() not in text:
             continue
-        rows = list(itertools.islice(_rows(text, choice, options), 2))
-        if len({len(row) for row in rows}) == 1 and len(rows[0]) >= least:
-            if all(is_number(_with_point(cell) if choice == ";" else cell) for cell in rows[-1]):
+        rows = [row for row, _ in itertools.islice(_rows(text, choice, options), 2)]
+        counts = {len(row) for row in rows}
+        if len(counts) == 1 and (choice == choices[0] or counts != {1}):
+            mark = choice if len(rows[0]) > 1 else ","
+            if all(is_number(_pointed(cell, mark)) for cell in rows[-1]):
                 return choice
-            several += choice * (len(rows[0]) > 1)
-    return several[:1]
+            even += choice * (counts != {1})
+        both += choice * (min(counts, default=1) > 1)
+    return (even + both + " " * (" " in choices) + choices)[0]
 
 
-def _with_point(cell: str) -> str:
-    return cell if "." in cell else cell.replace(",", ".")
+def _pointed(cell: str, delimiter: str) -> str:
+    """A cell with a point for its decimal comma, if cells have such commas."""
+    return cell if delimiter == "," or "." in cell else cell.replace(",", ".")
 
 
-def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[list[str]]:
-    """Yields the rows that are not blank."""
-    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8-sig", newline="")
-    size, limit = 0, max(options.max_bytes, _MEMORY_OF_A_ROW)
+def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[tuple[list[str], int]]:
+    """Yields the rows that are not blank, and the bytes up to the end of each."""
+    lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="")
+    size = at = 0
+    limit = max(options.max_bytes, _MEMORY_OF_A_ROW)
 
     def checked_lines() -> Iterator[str]:
-        nonlocal size
+        nonlocal size, at
         for line in lines:
             size += len(line)  # Cells in quotes may hold line breaks.
             check_bytes(_MEMORY_OF_A_BYTE * size, limit, "a row of its table takes")
+            at += len(line) if line.isascii() else len(line.encode())
             yield line
 
     try:
-        for row in csv.reader(checked_lines(), delimiter=delimiter):
+        blanks = map(str.split, checked_lines())
+        for row in blanks if delimiter == " " else split_rows(checked_lines(), delimiter):
             size = 0
             if row:
-                yield row
+                yield row, at
     except UnicodeDecodeError:
         raise RejectError(
             "its text is not UTF-8: name its encoding with --text_encoding, such as cp1252"
         ) from None
 
 
-def _delimited(text: bytes, delimiter: str, options: ReadOptions) -> Recording:
+class _Table(NamedTuple):
+    """A table of text.
+
+    Attributes:
+        text: Its rows in UTF-8, without those at the end that have no value.
+        delimiter: The character between cells.
+        comment: The names of columns in a comment above it; empty without.
+        notes: Remarks about the lines that are left out.
+    """
+
+    text: bytes
+    delimiter: str
+    comment: list[str]
+    notes: list[str]
+
+
+def _open(data: bytes, choices: str, options: ReadOptions) -> _Table:
+    """The table in a file; a blank as delimiter, or as the last of the choices, stands for several."""
+    text = _text(data, options)
+    if b"\0" in text:  # Python's csv module accepts these since 3.11
+        raise ValueError("it contains zero bytes")
+    if options.skip_lines:
+        text = re.sub(rb"\A(?:[^\r\n]*(?:\r\n?|\n)){0,%d}" % options.skip_lines, b"", text)
+    head = Head.of(text)
+    text = text[head.size :]
+    delimiter = options.delimiter or head.delimiter or _delimiter(text, choices, options)
+    comment, notes = head.names(delimiter), [_COMMENTS] if head.comment else []
+    if delimiter == " ":
+        text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
+        delimiter = "\t"
+    if delimiter == "\t" and b'"' in text:
+        text = _with_quotes(text, options)
+    mark = delimiter.encode()
+    values = len(text.rstrip(mark + b" \t\r\n"))
+    line_end = _LINE_END.search(text, values)
+    end = 0 if not values else line_end.end() if line_end else len(text)
+    notes += [_EMPTY_ROWS] if mark in text[end:] else []
+    return _Table(text[:end], delimiter, comment, notes)
+
+
+def _with_quotes(text: bytes, options: ReadOptions) -> bytes:
+    """A table with tabs whose quotes are those that Arrow reads."""
+    quoted = io.StringIO(newline="")
+    csv.writer(quoted, "excel-tab").writerows(row for row, _ in _rows(text, "\t", options))
+    return quoted.getvalue().encode()
+
+
+def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
     """A signal float64 [rows, channels].
 
-    The first row names the columns, unless all of its cells are numbers. If the next has none, and the
-    one after it has some, it has the units of the columns. In tables separated by ;, a comma is a
-    decimal point.
+    The first rows are understood as `find_header` and `is_units` do. In tables not separated by commas, a
+    comma is a decimal point.
     """
+    text, delimiter, comment, notes = _open(data, choices, options)
     # Every cell but the last ends in this character.
     ends = max(text.count(b"\n"), text.count(b"\r"))
     check_bytes(8 * (1 + text.count(delimiter.encode()) + ends), options.max_bytes)
-    if b"\0" in text:  # Python's csv module accepts these since 3.11
-        raise ValueError("it contains zero bytes")
-    top = list(itertools.islice(_rows(text, delimiter, options), 3))
+    top = list(itertools.islice(_rows(text, delimiter, options), TOP_ROWS))
     if not top:
         raise RejectError("the file is empty")
-    width, limit = len(top[0]), max(options.max_bytes, _MEMORY_OF_A_ROW)
+    width, limit = len(top[0][0]), max(options.max_bytes, _MEMORY_OF_A_ROW)
     check_bytes(_MEMORY_OF_A_COLUMN * width, limit, f"its {width} columns take")
-    point = _with_point if delimiter == ";" else str
-    has_names = not all(is_number(point(cell)) for cell in top[0])
-    names = [name.strip() for name in top[0]] if has_names else []
+    rows = [[_pointed(cell, delimiter) for cell in row] for row, _ in top]
+    where, note = find_header(rows, comment, options.header)
+    names = [name.strip() for name in {"row": top[0][0], "comment": comment, "": []}[where]]
+    above = int(where == "row")
+    # Every line but the first ends in a delimiter.
+    lasts = {row[-1].strip() if len(row) == width + 1 else None for row in rows[1:]}
+    extra = bool(above) and lasts == {""}
+    names += [""] * extra
+    width += extra
     layout = lay_out(names, width, options)
-    places, time = layout.channels, layout.time
+    places, time, titles = layout.channels, layout.time, layout.titles
     read = {*places, *([] if time is None else [time])}
-    has_units = has_names and _is_units([list(map(point, row)) for row in top[1:]], read)
+    units = rows[above] if names and is_units(rows[above:], read) else []
+    stated = () if time is None or not names else (names[time], *units[time : time + 1])
+    time_unit, unit_note = unit_of_times(options.time_unit, *stated)
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
     texts: dict[str, list[Any]] = {name: [] for name in layout.own_columns}
-    for row, cells in _blocks(text, delimiter, width, has_names, has_units):
-        if delimiter == ";":
+    above += bool(units)
+    start = top[above - 1][1] if above else 0
+    has_commas, signs = delimiter != "," and b"," in text, dict[str, str]()
+    for row, cells in _blocks(text, start, delimiter, width, 1 + bool(units)):
+        if has_commas:
+            for place in places:
+                signs |= dict.fromkeys(decimal_signs(cells[place]), titles[place])
             cells = [with_points(column) if i in read else column for i, column in enumerate(cells)]
-        columns = [numbers(cells[i], row, names[i] if names else None) for i in places]
-        blocks.append(np.stack(columns, 1))
+        if extra and pyarrow.compute.unique(cells[-1]).to_pylist() != [""]:
+            raise RejectError(f"its rows have {width} values, but its first line {width - 1}")
+        blocks.append(np.stack([numbers(cells[i], row, titles[i]) for i in places], 1))
         if time is not None:
-            times.append(text_seconds(cells[time], row, options.time_unit))
+            times.append(text_seconds(cells[time], row, time_unit))
         for name, place in layout.own_columns.items():
             texts[name].append(pyarrow.compute.utf8_trim_whitespace(cells[place]))
+    if len(signs) > 1:
+        raise RejectError(
+            f"column {signs[',']!r} has decimal commas, and column {signs['.']!r} has points: expected one decimal "
+            "sign in a file"
+        )
     signal = np.concatenate(blocks)
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a delimiter
-    units = f"its second line has no number and was taken for units: {top[1]}" if has_units else ""
+        notes.append(_EMPTY_COLUMN)
+    notes += [
+        note,
+        unit_note,
+        _UNITS if units else "",
+        _COMMAS if "," in signs else "",
+        *layout.notes,
+    ]
     return Recording(
         {"signal": signal},
         times=None if time is None else np.concatenate(times),
-        notes=(*layout.notes, *filter(None, [units])),
+        notes=tuple(filter(None, notes)),
         columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
         dtype=_DTYPE,
         channels=layout.signal,
-    )
-
-
-def _is_units(rows: Sequence[Sequence[str]], places: Set[int]) -> bool:
-    """Whether the first of two rows below a header has the units of the columns at some places."""
-    if len(rows) < 2 or any(len(row) <= max(places) for row in rows):
-        return False
-    units, values = ([row[place] for place in places] for row in rows)
-    stated = [cell for cell in units if cell.strip()]
-    return (
-        bool(stated) and not any(map(is_time, stated)) and any(map(is_number, filter(None, values)))
+        units={"signal": tuple(units[i].strip() for i in places)} if units else {},
     )
 
 
 def _blocks(
-    text: bytes, delimiter: str, width: int, header: bool, units: bool
+    text: bytes, start: int, delimiter: str, width: int, row: int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yields blocks of rows below the header: the first row's number, and columns of Arrow strings."""
-    names = [str(place) for place in range(width)]
-    row, above = 1 - header, header + units
+    """Yields blocks of the rows that begin at a byte: the number of the first, and columns of Arrow strings.
+
+    The first row has the number `row`.
+    """
+    if not _VALUE.search(text, start):
+        return
+    names, first = [str(place) for place in range(width)], row
     try:
         for block in pyarrow.csv.open_csv(
-            pyarrow.BufferReader(text),
+            pyarrow.BufferReader(pyarrow.py_buffer(text).slice(start)),
             pyarrow.csv.ReadOptions(
                 use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=names
             ),
             pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
         ):
-            skipped = min(above, block.num_rows)
-            yield row + skipped, block.slice(skipped).columns
-            row, above = row + block.num_rows, above - skipped
+            yield row, block.columns
+            row += block.num_rows
     except pyarrow.ArrowInvalid as error:
         ragged = _ARROW_RAGGED.search(str(error))
         if not ragged:
             raise
-        number, values = int(ragged[1]) - header, ragged[2]
-        raise RejectError(f"row {number} has {values} values, not {width}") from None
+        number, values = int(ragged[1]) - 1 + first, int(ragged[2])
+        cure = "; --skip_lines leaves out lines above the table" if number < TOP_ROWS else ""
+        if delimiter == "," and values == 2 * width:
+            cure += "; are these decimal commas? Then separate the columns with ; or tabs"
+        raise RejectError(f"row {number} has {values} values, not {width}{cure}") from None
 
 
 def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
@@ -237,7 +315,14 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
         raise RejectError("the file is empty")
     names = list(first[1]) if isinstance(first[1], dict) else []
     top = _cells(first[1], names)
-    layout = lay_out(names, len(top), options, lambda place: _is_json_number(top[place]))
+    kinds = ["" if _is_json_number(value) else _JSON_TYPES[type(value)] for value in top]
+    if names and "list" in kinds and "" not in kinds:
+        raise RejectError(
+            "its lines hold lists: a line is one sample, so write a line for each, such as "
+            '{"x": 1, "y": 4}, or save each recording as .npz'
+        )
+    layout = lay_out(names, len(top), options, kinds)
+    unit, note = unit_of_times(options.time_unit, options.time_column)
     signal, times = [], []
     # The code of each value, and those of all lines. Python takes True for 1.
     codes: dict[str, dict[tuple[bool, Any], int]] = {name: {} for name in layout.own_columns}
@@ -249,7 +334,7 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
         signal.append(np.array([[row[i] for i in layout.channels] for row in rows], np.float64))
         if layout.time is not None:
             cells = [row[layout.time] for row in rows]
-            times.append(_json_seconds(cells, block[0][0], options.time_unit))
+            times.append(_json_seconds(cells, block[0][0], unit))
         for name, place in layout.own_columns.items():
             values = ((isinstance(row[place], bool), row[place]) for row in rows)
             code_of = codes[name]
@@ -257,7 +342,7 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
     return Recording(
         {"signal": np.concatenate(signal)},
         times=np.concatenate(times) if times else None,
-        notes=layout.notes,
+        notes=(*layout.notes, *filter(None, [note])),
         columns={
             name: Column([value for _, value in codes[name]], np.array(column, np.int64))
             for name, column in columns.items()
