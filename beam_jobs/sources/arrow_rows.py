@@ -38,7 +38,7 @@ _COLUMN_BYTES = 4 << 20
 
 # How an Arrow file with a footer begins, and how a stream ends. Without its end, a stream that was cut between two
 # batches would look whole.
-_WITH_FOOTER, _END = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
+WITH_FOOTER, STREAM_END = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def arrow_memory(columns: int, most_bytes: int) -> int:
@@ -233,8 +233,8 @@ def _feather_rows(
                 for values, error in batch_rows(batch.slice(start, _BATCH_ROWS), most_bytes):
                     yield Row(next(number), values, error)
         if in_stream:
-            file.seek(-len(_END), 2)
-            if file.read() != _END:
+            file.seek(-len(STREAM_END), 2)
+            if file.read() != STREAM_END:
                 raise RejectError("the stream has no end")
     except Exception as error:  # Arrow raises errors of nearly all kinds on damaged input.
         raise RejectError(f"cannot be read to its end: {error}") from None
@@ -244,7 +244,7 @@ def _open_feather(file: BinaryIO, fields: list[int] | None = None) -> Any:
     """A reader of a file or a stream, of some top-level columns."""
     ipc = require("pyarrow", "beam", ".feather and .arrow files").ipc
     file.seek(0)
-    open_ = ipc.open_file if file.read(len(_WITH_FOOTER)) == _WITH_FOOTER else ipc.open_stream
+    open_ = ipc.open_file if file.read(len(WITH_FOOTER)) == WITH_FOOTER else ipc.open_stream
     file.seek(0)
     try:
         reader = open_(file, options=ipc.IpcReadOptions(included_fields=fields, use_threads=False))
@@ -326,7 +326,10 @@ def _values(array: Any) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)
     if types.is_dictionary(kind):  # Ten times as fast as `to_pylist`.
-        return _values(array.dictionary_decode())
+        texts = array.dictionary
+        if types.is_string_view(kind.value_type):  # which Arrow cannot take
+            texts = texts.cast(pa.string())
+        return _values(texts.take(array.indices))
     if types.is_struct(kind):
         names = [field.name for field in kind]
         rows = zip(*(_values(array.field(i)) for i in range(len(names))), strict=True)

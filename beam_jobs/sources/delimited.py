@@ -25,6 +25,11 @@ _HEAD = re.compile(
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
+BROKEN_QUOTES = (
+    'text follows the end of a cell in quotes: double the quotes in it, as in "a ""b"" c"'
+)
+
+
 class Head(NamedTuple):
     """The lines above a table.
 
@@ -63,8 +68,8 @@ def cells_of(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [])
 
 
-def split_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    """Yields the cells of each row that is not blank.
+def split_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str] | None]:
+    """Yields the cells of each row that is not blank; None for a row with broken quotes.
 
     With tabs, a quote counts only if it encloses a whole cell, because most such tables quote nothing;
     so does a cell of several lines, unless one of them has the columns of a row. With other
@@ -78,26 +83,25 @@ def split_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     Raises:
         csv.Error: The table ends within quotes.
     """
-    lines, ended = iter(lines), False
+    lines = iter(lines)
     first = next((line for line in lines if line.strip("\r\n")), "")
     if delimiter == "\t" and not first.startswith('"'):
         yield from _tabbed_rows(first, lines)
         return
-
-    def others() -> Iterator[str]:
-        nonlocal ended
-        yield from lines
-        ended = True
-
     blanks = [name[:1] == " " for name in cells_of(first, delimiter)[1:]]
     skips = bool(blanks) and all(blanks)
-    all_lines = itertools.chain([first], others())
-    for row in csv.reader(all_lines, delimiter=delimiter, skipinitialspace=skips):
-        # The reader yields a complete row before it requests the next line.
-        if ended:
-            raise csv.Error("it ends within quotes")
-        if row:
-            yield row
+    all_lines = itertools.chain([first], lines)
+    rows = csv.reader(all_lines, delimiter=delimiter, skipinitialspace=skips, strict=True)
+    while True:
+        try:
+            yield from filter(None, rows)
+            return
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise csv.Error("it ends within quotes") from None
+            if "expected after" not in str(error):
+                raise
+        yield None
 
 
 def _tabbed_rows(first: str, lines: Iterator[str]) -> Iterator[list[str]]:

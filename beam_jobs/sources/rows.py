@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.delimited import HEAD_BYTES, Head, split_rows
+from beam_jobs.sources.delimited import BROKEN_QUOTES, HEAD_BYTES, Head, split_rows
 from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, is_utf8, not_decodable
 
 # The characters between columns, the most usual first.
@@ -279,7 +279,11 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
     rows = _split_rows(file, kind, dialect)
     header = _header(rows, dialect.encoding)
     for number, row in enumerate(rows, 1):
-        if len(row) != len(header):
+        if row is None:
+            yield Row(number, None, BROKEN_QUOTES)
+        elif row == header and len(row) > 1:
+            yield Row(number, None, "it repeats the header")
+        elif len(row) != len(header):
             error = f"{len(row)} columns, the first line has {len(header)}"
             yield Row(number, None, error)
         elif not is_utf8("".join(row)):
@@ -288,7 +292,7 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
             yield Row(number, dict(zip(header, row, strict=True)))
 
 
-def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[str]]:
+def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[str] | None]:
     """Yields the header, and the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
 
     Raises:
@@ -316,8 +320,10 @@ def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[st
         yield row
 
 
-def _header(rows: Iterator[list[str]], encoding: str) -> list[str]:
+def _header(rows: Iterator[list[str] | None], encoding: str) -> list[str]:
     header = next(rows, [])
+    if header is None:
+        raise csv.Error(BROKEN_QUOTES)
     if not is_utf8("".join(header)):
         raise csv.Error(f"its first line is {not_decodable(encoding)}")
     check_names(header)

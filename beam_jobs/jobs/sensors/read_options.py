@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.recording import TimesPolicy
 from beam_jobs.storage.encodings import UTF8
@@ -23,6 +25,9 @@ _TIME = re.compile(
     r"(?:[ _-](?:s|sec|seconds|ms|us|ns|utc)|\s*[\[(].*[\])])?",
     re.IGNORECASE,
 )
+# The rows whose values are looked at.
+_LEAST_COUNTED, _MOST_COUNTED = 4, 1000
+
 _ROW_NUMBER = re.compile(r"|#|Unnamed: \d+|__index_level_\d+__")
 
 
@@ -151,11 +156,6 @@ def lay_out(
             which = f"columns {', '.join(names)}" if names else f"{width} columns"
             raise RejectError(f"none of its {which} is a channel; name channels with --columns")
         notes += _left_out(called, other_kinds)
-        if "T" in names and titles.index("T") in channels:
-            notes.append(
-                "column T is a channel, such as a temperature; if it has times, name it with "
-                "--time_column or --drop_columns"
-            )
     place = time.get(options.time_column)
     return Layout(channels, place, own_columns, titles, bool(names), tuple(notes))
 
@@ -171,6 +171,20 @@ def _left_out(called: list[str], other_kinds: list[str]) -> Iterator[str]:
         )
     if other_kinds:
         yield f"not a channel, as it does not hold numbers: {', '.join(other_kinds)}"
+
+
+def counters(signal: np.ndarray, names: Sequence[str]) -> Iterator[str]:
+    """Yields a remark about each channel of a signal [rows, channels] that counts up evenly, as times do."""
+    if len(signal) < _LEAST_COUNTED:
+        return
+    with np.errstate(all="ignore"):
+        steps = np.diff(signal[:_MOST_COUNTED].astype(np.float64), axis=0)
+        even = (steps[0] > 0) & (abs(steps - steps[0]) <= 1e-6 * steps[0]).all(0)
+    for place in np.flatnonzero(even).tolist():
+        yield (
+            f"column {names[place]} counts up evenly: if it has times or row numbers, leave it out with "
+            "--drop_columns"
+        )
 
 
 def _is_left_out(name: str) -> bool:

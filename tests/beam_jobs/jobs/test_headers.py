@@ -1,10 +1,12 @@
 """The first lines of tables of text, compared with tables that pandas and NumPy write, or with the values that were written."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.support.arrays import assert_same
-from tests.support.recordings import read, rejected, signal
+from tests.support.recordings import parquet, read, rejected, signal
 
 VALUES = np.array([[0.5, -1.25], [2.75, 8.5], [3.5, 0.125], [1.5, 9.25]])
 
@@ -142,3 +144,35 @@ def test_numbers_of_python_alone_are_text():
     for cell in ("1_000", "\N{ARABIC-INDIC DIGIT ONE}", "\N{FULLWIDTH DIGIT ONE}", "0x1", "1d0"):
         assert "is not numeric" in rejected("csv", f"x,y\n{cell},1\n".encode())
     assert_same(signal("csv", b"x,y\n+1,.5\n1.,-inf\n"), np.array([[1, 0.5], [1, -np.inf]]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_channels_that_count_up_evenly_are_remarks(kind):
+    columns = {"n": [5, 7, 9, 11, 13], "x": [1, 3, 2, 5, 5], "T": [20.5, 21, 21.25, 23, 23.5]}
+    rows = list(zip(*columns.values(), strict=True))
+    data = {
+        "csv": "n,x,T\n" + "".join(f"{n},{x},{t}\n" for n, x, t in rows),
+        "jsonl": "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows),
+    }
+    found = read(kind, data[kind].encode() if kind in data else parquet(columns))
+    assert_same(found.arrays["signal"].astype(float), np.array(rows, float))
+    (note,) = found.notes
+    assert note.startswith("column n counts up evenly")
+
+
+def test_blank_lines_between_single_numbers_are_a_remark():
+    for end in ("\n", "\r\n", "\r"):
+        found = read("csv", "x\n1\n\n3\n\n".replace("\n", end).encode())
+        assert_same(found.arrays["signal"], np.array([[1.0], [3]]))
+        assert found.notes == (
+            "blank lines between its samples are not read; a missing value is NA",
+        )
+        assert not read("csv", "x\n1\n3\n\n\n".replace("\n", end).encode()).notes
+
+
+def test_times_with_and_without_a_zone_are_not_mixed():
+    text = b"t,x\n2021-01-01T00:00:00+01:00,0\n2021-01-01T00:00:01,1\n"
+    assert "row 2: time '2021-01-01T00:00:01' and row 1 differ in" in rejected(
+        "csv", text, time_column="t"
+    )
+    assert rejected("csv", b"t,x\n2021-01-01,0\n,1\n", time_column="t") == "row 2 has no time"

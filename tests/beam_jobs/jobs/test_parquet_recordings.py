@@ -4,9 +4,11 @@ import datetime
 import decimal
 import io
 import itertools
+import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -106,6 +108,33 @@ def test_lists_of_one_length_are_channels_if_they_are_named(kind):
         rejected("parquet", ragged, columns=("emb",))
         == "the lists of column 'emb' have different lengths"
     )
+
+
+def test_categories_are_numbers_and_the_index_of_pandas_is_left_out():
+    numbers = pa.array([5, 6, 5]).dictionary_encode()
+    table = pa.table({"x": [1.0, 3, 2], "d": numbers, "i": [7, 9, 8]})
+    stated = json.dumps({"index_columns": ["i"], "columns": []})
+    table = table.replace_schema_metadata({"pandas": stated})
+    for kind, write in (("parquet", pq.write_table), ("feather", pyarrow.feather.write_feather)):
+        buffer = io.BytesIO()
+        write(table, buffer)
+        found = read(kind, buffer.getvalue())
+        assert_same(found.arrays["signal"], np.array([[1.0, 5], [3, 6], [2, 5]]))
+        assert found.notes == ("not a channel, as it does not hold numbers: i (pandas' index)",)
+        assert_same(signal(kind, buffer.getvalue(), columns=("i",)), np.array([[7], [9], [8]]))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_streams_of_arrow_are_read(compression):
+    buffer, table = io.BytesIO(), pa.table({"x": [1.0, 3, 2], "t": [0, 1, 2]})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(buffer, table.schema, options=options) as writer:
+        writer.write_table(table, 2)
+    found = read("arrow", buffer.getvalue(), time_column="t")
+    assert_same(found.arrays["signal"], np.array([[1.0], [3], [2]]))
+    assert_same(found.times, np.arange(3.0))
+    for end in range(len(buffer.getvalue())):
+        rejected("arrow", buffer.getvalue()[:end])
 
 
 def test_whole_numbers_that_floats_round_are_a_remark():

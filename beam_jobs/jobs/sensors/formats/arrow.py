@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow.compute
 import pyarrow.dataset
+import pyarrow.ipc
 import pyarrow.parquet
 
 from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import seconds, unit_of_times
-from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, lay_out
+from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, counters, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
-from beam_jobs.sources.arrow_rows import arrow_memory
+from beam_jobs.sources.arrow_rows import STREAM_END, WITH_FOOTER, arrow_memory
 from beam_jobs.storage.limits import check_bytes
 
 _NUMBERS = frozenset(
@@ -50,7 +51,14 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
 
 
 def read_feather(data: bytes, options: ReadOptions) -> Recording:
-    """The same, of a table in Arrow's own format."""
+    """The same, of a table in Arrow's own format, a file or a stream."""
+    if not data.startswith(WITH_FOOTER):
+        if not data.endswith(STREAM_END):
+            raise ValueError("the stream has no end")
+        with limited(arrow_memory(0, options.max_bytes)):
+            whole = pyarrow.ipc.open_stream(data).read_all()
+            whole.validate()
+        return _read(whole.schema, whole.num_rows, whole.select, options)
     # As part of a dataset, a file states its number of rows before any is unpacked.
     file = pyarrow.dataset.IpcFileFormat().make_fragment(pyarrow.py_buffer(data))
 
@@ -69,8 +77,14 @@ def _read(
     options: ReadOptions,
 ) -> Recording:
     names, types = schema.names, schema.types
+    index = {
+        each
+        for each in (schema.pandas_metadata or {}).get("index_columns", ())
+        if isinstance(each, str)
+    }
     kinds = ["" if _holds_numbers(kind) else str(kind) for kind in types]
-    layout = lay_out(names, len(names), options, kinds)
+    stated = ["pandas' index" if n in index else kind for n, kind in zip(names, kinds, strict=True)]
+    layout = lay_out(names, len(names), options, stated)
     for place in layout.channels:
         if kinds[place] and not _lists_numbers(types[place]):
             raise RejectError(
@@ -96,6 +110,7 @@ def _read(
     unit, unit_note = unit_of_times(options.time_unit, options.time_column)
     rounds = signal.dtype.kind == "f" and any(_exceeds_float64(table[name]) for name in chosen)
     notes = [*layout.notes, unit_note, _ROUNDED if rounds else ""]
+    notes += counters(signal, chosen) if signal.shape[1] == len(chosen) else ()
     return Recording(
         {"signal": signal},
         times=None if times is None else _arrow_seconds(times, unit),
@@ -106,6 +121,8 @@ def _read(
 
 
 def _holds_numbers(kind: pyarrow.DataType) -> bool:
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
     return str(kind) in _NUMBERS or pyarrow.types.is_decimal(kind)
 
 
@@ -122,6 +139,8 @@ def _arrow_numbers(name: str, column: pyarrow.ChunkedArray) -> np.ndarray:
             raise RejectError(f"the lists of column {name!r} have different lengths")
         values = pyarrow.compute.list_flatten(column)
         return _arrow_numbers(name, values).reshape(-1, lengths[0])
+    if pyarrow.types.is_dictionary(column.type):
+        return _arrow_numbers(name, column.cast(column.type.value_type))
     if pyarrow.types.is_decimal(column.type):
         return column.cast("float64").to_numpy()
     if str(column.type) == "bool" and column.null_count:

@@ -175,6 +175,12 @@ def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
                 f"row {row + place}: time {time!r:.80} is neither a number nor ISO 8601 such as "
                 "2024-01-31T12:30:05.5"
             )
+        if time.lower() in _WORDS:
+            raise RejectError(f"row {row + place} has no time")
+        if date and dates[0] and (date[1] == time) != (dates[0][1] == times[0]):
+            raise RejectError(
+                f"row {row + place}: time {time!r:.80} and row {row} differ in whether they have a time zone"
+            )
         if bool(date) != bool(dates[0]):
             kinds = ("a number", "a date")
             raise RejectError(

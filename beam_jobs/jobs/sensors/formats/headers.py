@@ -19,6 +19,7 @@ _FROM_COMMENT = "the comment above the table has the names of its columns; --hea
 _TAKEN = (
     "its first line has numbers that count up, which were taken for names; --header no: a sample"
 )
+_MIXED = "its first line was taken for names, some of which are numbers; --header no: a sample"
 _UNSURE = "its first line has numbers, and was taken for a sample; --header yes: for names"
 
 
@@ -46,7 +47,7 @@ def find_header(
     under = list(map(_kind, below[0])) if below else []
     pairs = set(zip(kinds, under, strict=False))
     if {("text", "number"), ("text", "date"), ("date", "number")} & pairs:
-        return "row", ""
+        return "row", _MIXED if "number" in kinds else ""
     if "number" not in kinds:
         return ("row", "") if "text" in kinds else ("", "")
     sure, likely = _counts_up(first, kinds, below)

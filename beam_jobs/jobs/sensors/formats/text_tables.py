@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import itertools
@@ -27,9 +28,9 @@ from beam_jobs.jobs.sensors.formats.cells import (
     with_points,
 )
 from beam_jobs.jobs.sensors.formats.headers import TOP_ROWS, find_header, is_units
-from beam_jobs.jobs.sensors.read_options import Layout, ReadOptions, lay_out
+from beam_jobs.jobs.sensors.read_options import Layout, ReadOptions, counters, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
-from beam_jobs.sources.delimited import Head, split_rows
+from beam_jobs.sources.delimited import BROKEN_QUOTES, Head, split_rows
 from beam_jobs.sources.rows import DELIMITERS, numbered_lines, opened_text, parse_json
 from beam_jobs.storage.limits import check_bytes
 
@@ -57,12 +58,14 @@ _BLOCK_LINES = 4096
 # The memory that any table may take in addition to its values.
 _MEMORY_OF_A_ROW = 1 << 20
 
+_BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))[ \t]*[\r\n]")
 _LINE_END, _VALUE = re.compile(rb"\r\n?|\n"), re.compile(rb"\S")
 
-_JSON_TYPES = {str: "text", list: "list", dict: "object"}
+_JSON_TYPES: dict[type, str] = {str: "text", list: "list", dict: "object"}
 
 # Remarks.
 _COMMENTS = "lines above the table that begin with # or % are comments"
+_BLANK_LINES = "blank lines between its samples are not read; a missing value is NA"
 _COMMAS = "commas are read as decimal points"
 _EMPTY_COLUMN = "its last column is empty and left out"
 _EMPTY_ROWS = "rows at its end without a value are left out"
@@ -107,7 +110,9 @@ def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
     for choice in choices:
         if choice != choices[0] and choice.encode() not in text:
             continue
-        rows = [row for row, _ in itertools.islice(_rows(text, choice, options), 2)]
+        rows: list[list[str]] = []
+        with contextlib.suppress(csv.Error, RejectError):  # It may not be the right choice.
+            rows += (row for row, _ in itertools.islice(_rows(text, choice, options), 2))
         counts = {len(row) for row in rows}
         if len(counts) == 1 and (choice == choices[0] or counts != {1}):
             mark = choice if len(rows[0]) > 1 else ","
@@ -141,6 +146,8 @@ def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[tuple[l
         blanks = map(str.split, checked_lines())
         for row in blanks if delimiter == " " else split_rows(checked_lines(), delimiter):
             size = 0
+            if row is None:
+                raise RejectError(BROKEN_QUOTES)
             if row:
                 yield row, at
     except UnicodeDecodeError:
@@ -252,13 +259,10 @@ def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a delimiter
         notes.append(_EMPTY_COLUMN)
-    notes += [
-        note,
-        unit_note,
-        _UNITS if units else "",
-        _COMMAS if "," in signs else "",
-        *layout.notes,
-    ]
+    commas = "," in signs
+    notes += [note, unit_note, _UNITS if units else "", _COMMAS if commas else "", *layout.notes]
+    notes += [_BLANK_LINES] if width == 1 and _BLANK_LINE.search(text, start) else []
+    notes += counters(signal, [titles[place] for place in places])
     return Recording(
         {"signal": signal},
         times=None if time is None else np.concatenate(times),
@@ -339,10 +343,11 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
             values = ((isinstance(row[place], bool), row[place]) for row in rows)
             code_of = codes[name]
             columns[name].extend(code_of.setdefault(value, len(code_of)) for value in values)
+    joined, chosen = np.concatenate(signal), [layout.titles[place] for place in layout.channels]
     return Recording(
-        {"signal": np.concatenate(signal)},
+        {"signal": joined},
         times=np.concatenate(times) if times else None,
-        notes=(*layout.notes, *filter(None, [note])),
+        notes=(*layout.notes, *filter(None, [note]), *counters(joined, chosen)),
         columns={
             name: Column([value for _, value in codes[name]], np.array(column, np.int64))
             for name, column in columns.items()
