@@ -13,7 +13,6 @@ READERS = {
     "report": "write an HTML page about the records, their values and their problems",
     "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
-    "index": "write the index of each shard as text, for DALI and the tfrecord package",
     "bench": "measure how fast this machine reads, and name the slowest part",
 }
 

@@ -10,7 +10,7 @@ from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 HERE = Path(__file__).parent
 # Read, not imported: a build environment has neither NumPy nor Beam.
-VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/version.py").read_text())[1]
+VERSION = re.search(r'"(\d.*)"', (HERE / "readers/format/__init__.py").read_text())[1]
 
 # For the owner to fill in, before the first release: the address of the repository, without a slash at the end. The links
 # of the page on PyPI, where issues go, and where SECURITY.md sends reports of vulnerabilities follow from it.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from beam_jobs.jobs.sensors.recording import Column, Recording
     from beam_jobs.pipeline.read_shards import ReadShards
     from beam_jobs.pipeline.write_shards import WriteShards
+    from readers.format import __version__
     from readers.format.manifest import Manifest
     from readers.format.schema import Feature, Schema
-    from readers.format.version import __version__
 
 __all__ = [
     "Column",
@@ -63,7 +63,7 @@ if not TYPE_CHECKING:
         "Recording": "beam_jobs.jobs.sensors.recording",
         "Schema": "readers.format.schema",
         "WriteShards": "beam_jobs.pipeline.write_shards",
-        "__version__": "readers.format.version",
+        "__version__": "readers.format",
     }
 
     def __getattr__(name):

@@ -29,12 +29,12 @@ from readers.dataset import Dataset
 from readers.dataset import open as open
 from readers.decoders.record_work import Map
 from readers.files.files import ChangedError, ExistsError, RefusedError, StoreError
+from readers.format import __version__
 from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
-from readers.format.version import __version__
 from readers.order.mixture import Mix
 from readers.order.state import State
 from readers.report import report

@@ -21,14 +21,13 @@ from readers.dataset import Dataset
 from readers.describe import describe
 from readers.files.files import StoreError
 from readers.files.local import path_text
+from readers.format import __version__
 from readers.format.display import visible, visible_line, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
-from readers.format.version import __version__
 from readers.head import first_records, first_records_as_json
 from readers.report import report
-from readers.text_index import write_text_indexes
 from readers.verify import verify
 
 
@@ -134,8 +133,6 @@ def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
     """The files that a command lists or writes."""
     if parsed.command == "files":
         return Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
-    if parsed.command == "index":
-        return write_text_indexes(parsed.directory, parsed.output)
     return write_card(parsed.directory, parsed.output, parsed.license)
 
 
@@ -147,7 +144,6 @@ _COMMANDS = {
     "report": "write an HTML page about the records, their values and their problems",
     "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
-    "index": "write the index of each shard as text, for DALI and the tfrecord package",
     "bench": "measure how fast this machine reads, and name the slowest part",
 }
 
@@ -176,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "info":
             text = "list all classes (default: the first 12)"
             shown.add_argument("--labels", action="store_true", help=text)
-    _, head, _, look, page, card, files, index, timed = parsers.values()
+    _, head, _, look, page, card, files, timed = parsers.values()
     for command in (head, timed):
         command.add_argument(
             "--split",
@@ -225,12 +221,6 @@ def _parser() -> argparse.ArgumentParser:
         help="the licence of the records, such as CC-BY-4.0 (default: none)",
     )
     files.add_argument("--split", metavar="NAME", help="list only this split (default: all)")
-    index.add_argument(
-        "--text", action="store_true", required=True, help="lines of '<offset> <length>' in bytes"
-    )
-    index.add_argument(
-        "--output", metavar="FOLDER", help="local folder for the files SHARD.idx (default: DIR)"
-    )
     timed.add_argument("--batch_size", type=int, default=64, help="records per batch (default: 64)")
     timed.add_argument("--batching", default="padded", help="dense, padded (default) or ragged")
     text = "duration of a training step, such as 120ms, to show how long it would wait for batches"

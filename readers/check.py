@@ -51,7 +51,7 @@ def check_facts(
     from readers.checks.against import compare
     from readers.checks.registry import CHECKS
 
-    findings = [finding for each in CHECKS for finding in each.find(facts)]
+    findings = [finding for find in CHECKS.values() for finding in find(facts)]
     if against is not None:
         findings += compare(facts, facts_of(path_text(against), records))
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))

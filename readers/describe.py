@@ -51,10 +51,8 @@ def _lines(directory: str, manifest: Manifest, shown: int | None) -> Iterator[st
         yield f"vocabulary  {manifest.vocabulary:,} tokens"
     if manifest.tokenizer:
         yield f"tokenizer   {manifest.tokenizer:,} ids, in {manifest.files[TOKENIZER].path}"
-    for feature, channels in manifest.channels.items():
-        units = manifest.units.get(feature, ("",) * len(channels))
-        shown_names = [f"{n} [{u}]" if u else n for n, u in zip(channels, units, strict=True)]
-        yield f"channels    {feature}: {first_names(shown_names, shown)}"
+    for feature, channels in manifest.channel_titles.items():
+        yield f"channels    {feature}: {first_names(channels, shown)}"
     yield f"rejected    {manifest.rejected:,}"
     yield from (f"remark      {line}" for line in manifest.remarks.lines())
     if manifest.versions:

@@ -18,7 +18,7 @@ FLOORS = {
     ),
     "readers": (
         "__main__ __init__ report dataset bench pages check checks measures api "
-        "source text_index card verify head describe transforms tfdata tensors batches "
+        "source card verify head describe transforms tfdata tensors batches "
         "shards decoders order format files hosts"
     ),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 import apache_beam as beam
@@ -41,7 +40,6 @@ from beam_jobs.plan.equality import Equality
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.atomic import list_files
-from readers.format.display import unwritable
 from readers.format.schema import Feature
 from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
 
@@ -111,9 +109,7 @@ def command_of(flags: CommandFlags) -> Command:
     options = _beam_options(rest)
     if run.dry_run and not on_this_machine(options):
         raise UsageError("a dry run always runs on this machine: drop --engine or --runner")
-    _check_early_end(run, options)
-    if run.report and (problem := unwritable(Path(run.report))):
-        raise UsageError(f"--report {run.report}: {problem}")
+    _check_early_end(options)
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
     directory = dataset.directory()
@@ -144,15 +140,9 @@ def command_of(flags: CommandFlags) -> Command:
     )
 
 
-def _check_early_end(flags: RunFlags, options: PipelineOptions) -> None:
-    """Raises UsageError if the command ends before a dataset that it should check, or if it would end its job."""
+def _check_early_end(options: PipelineOptions) -> None:
+    """Raises UsageError if the end of the command would end its job."""
     early = ends_early(options)
-    for name in ("check", "report") if early else ():
-        if getattr(flags, name):
-            raise UsageError(
-                f"--{name}: with {early} the command ends before the dataset is complete; drop one of the two, "
-                f"and run `beam-shards {name} DIR` when the job has ended"
-            )
     portable = options.view_as(PortableOptions)
     if early == NO_WAIT and not on_dataflow(options):
         if portable.job_endpoint in (None, "", "embed"):
@@ -226,19 +216,15 @@ def _likeness(threshold: str, compared: Compared) -> Likeness:
         raise UsageError(f"--drop_near_duplicates {error}") from None
 
 
-def dataset_job(directory: str, flag: str) -> ReshardJob:
-    """Reads the records of a dataset.
-
-    Raises:
-        UsageError: The directory holds no dataset.
-    """
+def _dataset_job(directory: str) -> ReshardJob:
+    """Reads the records of a dataset of `--keep_out`; UsageError if the directory holds none."""
     try:
         job = reshard_job(Inputs.of([directory]), "", (), ())
     except UsageError as error:
-        raise UsageError(f"{flag} {directory}: no dataset: {error}") from None
+        raise UsageError(f"--keep_out {directory}: no dataset: {error}") from None
     if job.given is None or job.splits.lone:
         raise UsageError(
-            f"{flag} {directory}: no dataset: {job.splits.lone or 'it has no manifest.json'}"
+            f"--keep_out {directory}: no dataset: {job.splits.lone or 'it has no manifest.json'}"
         )
     return job
 
@@ -247,7 +233,7 @@ def _kept_out(
     directory: str, likeness: Likeness, compared: Compared, feature_names: Mapping[str, str]
 ) -> KeptOut:
     """A dataset whose records are kept out."""
-    job = dataset_job(directory, "--keep_out")
+    job = _dataset_job(directory)
     schema = {name: feature for name, feature in (job.given or {}).items() if name != _KEY}
     names = [feature_names.get(name, name) for name in compared.features]
     theirs = {name: schema[name] for name in names if name in schema}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from beam_jobs.cli.flags import Flags, flag
 from beam_jobs.errors import UsageError
@@ -117,9 +117,6 @@ class DatasetFlags(Flags):
         check="dataset.output:parse_size",
     )
     seed: int = flag(0, "determines splits and order", check="plan.placement:check_seed")
-    on_reject: Literal["skip", "fail"] = flag(
-        "skip", "skip inputs that cannot become records and list them in rejects/, or fail"
-    )
     max_rejects: str = flag(
         "",
         "fail without a dataset if more inputs than this are rejected: a number, a share of all inputs such as 0.2, "
@@ -271,7 +268,6 @@ class DatasetFlags(Flags):
             placement=placement,
             num_shards=parse_num_shards(self.num_shards or None, splits.names),
             shard_size=parse_size(self.shard_size),
-            on_reject=self.on_reject,
             overwrite=self.overwrite,
             options=options | self.facts(splits),
             max_rejects=MaxRejects.parse(self.max_rejects),

@@ -293,22 +293,6 @@ class RunFlags(Flags):
         "phase, the exit code, and the error of a failed job",
         unset="a table",
     )
-    report: str = flag(
-        "",
-        "write a report on the dataset, one HTML file on this machine; `beam-shards report` writes it later",
-        metavar="FILE",
-        everyday=True,
-    )
-    check: bool = flag(
-        False,
-        "check the finished dataset for likely mistakes, as `beam-shards check` does, and for near duplicates "
-        "among all records; the exit code is 1 if a finding is as severe as --fail_on",
-    )
-    fail_on: Literal["error", "warning", "note"] = flag(
-        "error",
-        "the lowest severity in --check that makes the exit code 1",
-        needs="check",
-    )
     config: str = flag(
         "",
         "a .yaml or .json file of flags, such as input: photos, with lists for flags that take several "
@@ -316,11 +300,6 @@ class RunFlags(Flags):
         "those of the file",
         metavar="FILE|DIR",
     )
-
-    def validate(self) -> None:
-        super().validate()
-        if self.report and self.dry_run:
-            raise UsageError("--report: a dry run writes no dataset; drop one of the two")
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -315,7 +315,7 @@ def help_for(arguments: Sequence[str]) -> str:
     if not asked:
         return ""
     if asked == {"--version"}:
-        from readers.format.version import __version__
+        from readers.format import __version__
 
         return f"beam-shards {__version__}"
     job = next((argument for argument in arguments if argument in _JOBS), "")

@@ -108,10 +108,6 @@ class Report:
         self._code = code
         self.note(f"error: {message}", error=without_credentials(message))
 
-    def end_with(self, code: int) -> None:
-        """Sets the exit code of a command that did not fail."""
-        self._code = code
-
     def end(self) -> int:
         """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
         if self._as_json:

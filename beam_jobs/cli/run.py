@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
-from beam_jobs.cli.command import Command, dataset_job
-from beam_jobs.cli.dataset import threshold_of
+from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
     HEADER,
     Report,
@@ -44,38 +40,19 @@ from beam_jobs.cli.report import (
 from beam_jobs.dataset.generations import state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import not_writable
-from beam_jobs.dataset.topup import read_index
 from beam_jobs.engines.launch import check_job_service, ends_early, launch
 from beam_jobs.engines.watch import Watch
-from beam_jobs.errors import CompleteError, DataError, JobError, UsageError
-from beam_jobs.jobs.near import Near
+from beam_jobs.errors import CompleteError, DataError
 from beam_jobs.pipeline.commit import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
-from beam_jobs.pipeline.survey_near import SURVEY, SurveyNear
 from beam_jobs.pipeline.tried_encodings import try_encodings
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.atomic import delete_files
-from beam_jobs.storage.files import open_seekable, read_bytes, storage_options
-from readers.files.stores.clients import OPTIONS_VARIABLE
-from readers.format.decode.records import Decoder
+from beam_jobs.storage.files import read_bytes
 from readers.format.display import counted, format_table
-from readers.format.findings import SEVERITIES, CheckResult, Finding
 from readers.format.manifest import Manifest, generation_file, join
 from readers.format.rejects import reasons_of
-from readers.format.schema import Schema
-from readers.format.similarity.likeness import DEFAULTS, SMALLEST, Likeness
-from readers.format.splits import Shard
-from readers.format.tfrecord import unframe
-
-_KEY = "key"
-
-# The checks that compare all records here, but only a sample in `readers.check`.
-_NEAR = {
-    "near_duplicates": ("within", "an earlier one in their split"),
-    "near_leaks": ("across", "an earlier one in another split"),
-}
 
 
 class Outcome(NamedTuple):
@@ -198,8 +175,7 @@ def _survey(command: Command, report: Report) -> None:
         tried_rejects(findings, command.output.max_rejects),
     )
     report.note("nothing was written: this was a dry run")
-    report.note("--check looks at the dataset that the job writes" if command.run.check else "")
-    check_findings(findings, command.output.on_reject, command.output.max_rejects)
+    check_findings(findings, command.output.max_rejects)
 
 
 def _run(command: Command, report: Report) -> None:
@@ -246,128 +222,8 @@ def _run(command: Command, report: Report) -> None:
         fractions_as_names(manifest),
         kept_out_warning(outcome.kept_out, "were"),
     )
-    if command.run.check:
-        found = _checked(command, manifest)
-        lines = "\n".join(map(str, (*found.findings, found)))
-        report.show(lines, findings=found.to_json()["findings"])
-        if found.fails(command.run.fail_on):
-            report.end_with(1)
     report.note(
         format_seconds(outcome.seconds),
         next_step(directory),
         directory=directory,
     )
-    if page := command.run.report:
-        try:
-            run_readers("report", directory, "--output", page)
-        except DataError as error:
-            raise DataError(f"the dataset was written, but not the report: {error}") from None
-        report.note(f"report in {page}", report=page)
-
-
-def run_readers(*arguments: str) -> dict[str, Any]:
-    """The JSON object that `beam-shards` prints; this package may not import readers that check datasets.
-
-    Args:
-        arguments: A command with its flags, without `--json`.
-
-    Raises:
-        DataError: The command failed.
-    """
-    command = [sys.executable, "-m", "readers", *arguments, "--json"]
-    options = json.dumps(dict(storage_options()), default=str)
-    environment = {**os.environ, OPTIONS_VARIABLE: options}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    try:
-        found: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        ending = (done.stderr.strip().splitlines() or ["it ended without a message"])[-1]
-        raise DataError(f"beam-shards {arguments[0]}: {ending}") from None
-    if "error" in found:
-        raise DataError(found["error"])
-    return found
-
-
-def _checked(command: Command, manifest: Manifest) -> CheckResult:
-    """Likely mistakes in a written dataset, with near duplicates among all of its records.
-
-    Raises:
-        DataError: The dataset cannot be read, or the runner lost records.
-    """
-    try:
-        result = CheckResult.from_json(run_readers("check", command.output.directory))
-        found = _near_findings(command, manifest)
-    except (ValueError, OSError, JobError) as error:
-        raise DataError(f"the dataset was written, but it could not be checked: {error}") from None
-    if found is None:
-        return result
-    others = [finding for finding in result.findings if finding.check not in _NEAR]
-    findings = sorted([*others, *found], key=lambda finding: SEVERITIES.index(finding.severity))
-    return replace(result, findings=tuple(findings))
-
-
-def _near_findings(command: Command, manifest: Manifest) -> list[Finding] | None:
-    """The findings about near duplicates among all records; None if there is nothing to compare."""
-    directory = command.output.directory
-    job = dataset_job(directory, "--check")
-    try:
-        compared = job.compared
-    except UsageError:
-        return None
-    value = DEFAULTS[compared.kind]
-    if threshold := command.flags.dataset.drop_near_duplicates:
-        value = max(threshold_of(threshold), SMALLEST[compared.kind])
-    near = Near(Likeness(compared.kind, value, len(compared.features)), compared)
-    records = sum(split.records for split in manifest.splits.values())
-    plain = replace(job, tokenizer="", vocabulary=())
-    follow, options = command.follow, command.beam
-    watch = Watch(replace(follow, note=None), options, sys.stderr) if follow else None
-    survey = SurveyNear(directory, records, plain, near, command.processes)
-    launch(survey, options, watch)
-    path = join(directory, SURVEY)
-    found = json.loads(read_bytes(path))
-    delete_files([path])
-    return list(_findings(directory, manifest, found, records, ", ".join(compared.features)))
-
-
-def _findings(
-    directory: str, manifest: Manifest, survey: dict[str, Any], records: int, feature: str
-) -> Iterator[Finding]:
-    shards = {
-        shard.path: (name, sum(before.records for before in split.shards[:number]), shard)
-        for name, split in manifest.splits.items()
-        for number, shard in enumerate(split.shards)
-    }
-    for check, (where, words) in _NEAR.items():
-        count = sum(survey[where].values())
-        if not count:
-            continue
-        message = f"{count:,} of all {counted(records, 'record')} are nearly the same as, or equal to, {words}"
-        examples, places = [], []
-        for later, earlier in survey[f"{where}_examples"]:
-            names = []
-            for file, number in (earlier, later):
-                split, before, shard = shards[file]
-                place = split, before + number - 1
-                places.append(place)
-                names.append(
-                    _key(directory, shard, number - 1)
-                    if _KEY in manifest.schema
-                    else f"{split}, record {place[1]}"
-                )
-            examples.append(" and ".join(names))
-        yield Finding(
-            check, "warning", message, feature, "", count, records, tuple(examples), tuple(places)
-        )
-
-
-def _key(directory: str, shard: Shard, number: int) -> str:
-    """The key of a record of a shard."""
-    lengths = read_index(directory, shard).lengths
-    offset, length = int(lengths[:number].sum()), int(lengths[number])
-    path = join(directory, shard.path)
-    with open_seekable(path) as stream:
-        stream.seek(offset)
-        data = unframe(stream.read(length), path, offset, number)
-    record = Decoder(Schema({_KEY: ("string", ())})).decode(data)
-    return bytes(record[_KEY].item()).decode("utf-8", "replace")

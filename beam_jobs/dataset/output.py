@@ -15,8 +15,9 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
-from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects, OnReject
+from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects
 from beam_jobs.storage.paths import GLOB, absolute_path
+from readers.format.display import parse_bytes
 from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 
@@ -28,18 +29,11 @@ STAGING = ".staging"
 # Options about where the inputs are, not what they are.
 _PLACES = ("input", "table")
 
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
-
 
 def parse_size(text: str, name: str = "--shard_size") -> int:
     """The bytes in a flag's value, such as `128MiB`, `1GB`, `500k` or `1000`; UsageError if it is not valid."""
-    digits = text.strip().lower().removesuffix("b")
-    unit = digits.lstrip("0123456789.")
-    try:
-        size = int(float(digits.removesuffix(unit)) * _UNITS[unit])
-    except (KeyError, ValueError, OverflowError):
-        size = 0
-    if size <= 0:
+    size = parse_bytes(text)
+    if not size:
         raise UsageError(f"{name} {text}: expected a size such as 128MiB or 500MB")
     return size
 
@@ -62,7 +56,6 @@ class Output:
         placement: Seed and splits, which determine where each key goes.
         num_shards: The number of shards of each split; 0 chooses it from `shard_size`.
         shard_size: The approximate size of a shard in bytes.
-        on_reject: "skip" counts and lists bad inputs, "fail" stops at the first.
         overwrite: Whether an existing dataset may be replaced.
         options: The job's options for the manifest, without those of the runner or the machine.
         feature_names: Names of features in Examples, if they differ from those in the schema.
@@ -79,7 +72,6 @@ class Output:
     placement: Placement
     num_shards: tuple[int, ...]
     shard_size: int = DEFAULT_SHARD_SIZE
-    on_reject: OnReject = "skip"
     overwrite: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     feature_names: Mapping[str, str] = field(default_factory=dict)

@@ -182,19 +182,18 @@ class ShardWriter:
             figures: Returns the figures for `find_done`, after the last stretch.
 
         Raises:
-            DataError: An input was rejected, and `on_reject` is "fail"; or the output cannot be
-                written.
+            DataError: The output cannot be written.
         """
         rejects, rows = list[Reject](), list[bytes]()
         lengths, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
         progress.advance("writing", 0)
         with unwritable(self._output.directory, self._path):
             if self._is_empty:
-                rejects += [self._listed(one) for some in stretches for one in some.rejects]
+                rejects += [one for some in stretches for one in some.rejects]
                 return self._noted(None, rejects, digest, figures())
             with ShardFile(self._output, self._path) as file:
                 for stretch in stretches:
-                    rejects += map(self._listed, stretch.rejects)
+                    rejects += stretch.rejects
                     file.write(stretch.frames)
                     if stretch.piece:
                         file.append(stretch.piece)
@@ -209,11 +208,6 @@ class ShardWriter:
                 result = self._noted(shard, rejects, digest, figures())
                 file.commit()
         return result
-
-    def _listed(self, reject: Reject) -> Reject:
-        if self._output.on_reject == "fail":
-            raise DataError(f"{reject} (--on_reject fail)")
-        return reject
 
     def _noted(
         self, shard: Shard | None, rejects: list[Reject], digest: Digest, figures: Any

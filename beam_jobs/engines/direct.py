@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import (
@@ -12,6 +11,8 @@ from apache_beam.options.pipeline_options import (
     TypeOptions,
 )
 
+from readers.files.processors import processors
+
 
 def on_this_machine(options: PipelineOptions) -> bool:
     """Whether the pipeline runs on the DirectRunner."""
@@ -19,19 +20,11 @@ def on_this_machine(options: PipelineOptions) -> bool:
     return runner is None or runner == "DirectRunner"
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS
-        return os.cpu_count() or 1
-
-
 def processes_of(options: PipelineOptions, flags: Sequence[str]) -> int:
     """The number of our own processes that load and encode in each of the runner's workers.
 
-    On the DirectRunner it is `--direct_num_workers`, or by default the number of this machine's
-    cores. With another runner or a `--direct_running_mode` it is 1: the worker itself.
+    On the DirectRunner it is `--direct_num_workers`, or by default the number of
+    processors that it may use. With another runner or a `--direct_running_mode` it is 1: the worker itself.
 
     Args:
         options: Beam's options.
@@ -41,7 +34,7 @@ def processes_of(options: PipelineOptions, flags: Sequence[str]) -> int:
     if not on_this_machine(options) or "--direct_running_mode" in given:
         return 1
     workers: int = options.view_as(DirectOptions).direct_num_workers
-    return workers if workers and "--direct_num_workers" in given else cores()
+    return workers if workers and "--direct_num_workers" in given else processors()
 
 
 def prepare_direct_runner(options: PipelineOptions) -> None:

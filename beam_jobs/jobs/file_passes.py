@@ -30,7 +30,7 @@ from beam_jobs.jobs.passes import (
 from beam_jobs.jobs.record import complete, source_values
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.rejects import OnReject, Reject, Stage
+from beam_jobs.records.rejects import Reject, Stage
 from beam_jobs.sources.chunks import Task, file_batches
 from beam_jobs.sources.source import Label, Source, identity_of, unpack_reference, with_label
 from beam_jobs.storage.files import reading_ahead
@@ -336,14 +336,14 @@ class FilesInParts(FileJob):
         """Yields the parts of a file; by default it is one."""
         yield FilePart(self, source, content)
 
-    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        return self._files_pass(rules, on_reject)
+    def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
+        return self._files_pass(rules)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return FileSecondPass(plan, self)
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        return functools.partial(self._files_pass(rules, "skip").sketches, near)
+        return functools.partial(self._files_pass(rules).sketches, near)
 
-    def _files_pass(self, rules: SplitRules, on_reject: OnReject) -> FileFirstPass:
-        return FileFirstPass(rules=rules, on_reject=on_reject, job=self, whole=self.whole_files)
+    def _files_pass(self, rules: SplitRules) -> FileFirstPass:
+        return FileFirstPass(rules=rules, job=self, whole=self.whole_files)

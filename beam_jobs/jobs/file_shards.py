@@ -237,8 +237,7 @@ class FileShards:
             pieces: The processes that write pieces of the shard; None if this process loads all of it.
 
         Raises:
-            JobError: References are missing or repeated, a file is rejected and `on_reject` is "fail",
-                or the shard cannot be written.
+            JobError: References are missing or repeated, or the shard cannot be written.
         """
         schema = self.output.schema
         writer = ShardWriter(self.output, self._known_plan, key, schema)

@@ -15,7 +15,7 @@ from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.pieces import Divisible
-from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, RangeCount, Task, batch_chunks, file_tasks
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
@@ -214,12 +214,11 @@ class Job(abc.ABC):
         yield Chunk(source, 0, 0, 1, source.size)
 
     @abc.abstractmethod
-    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
+    def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
         """The pass that finds the records.
 
         Args:
             rules: Determines the split of each record.
-            on_reject: Whether an input that cannot become a record is skipped or fails the job.
             tokenizer: The contents of the tokenizer's file; empty without subwords.
         """
 

@@ -47,7 +47,7 @@ def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) ->
             some = dict(list(found.items())[:1]) if kind == "picture" else found
             return Compared(name, some)
     raise UsageError(
-        "--drop_near_duplicates, --keep_out and --check compare pictures, texts, and signals [time] or "
+        "--drop_near_duplicates and --keep_out compare pictures, texts, and signals [time] or "
         f"[time, channels]; the records have only {', '.join(features)}"
     )
 

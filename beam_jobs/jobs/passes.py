@@ -27,7 +27,7 @@ from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.pieces import Divisible
-from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import BundleRuns, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
@@ -110,11 +110,6 @@ class FoundRecords(NamedTuple):
     parts: int = 0
     rejected_parts: int = 0
 
-    @classmethod
-    def of_reject(cls, reject: Reject) -> FoundRecords:
-        """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), np.empty(0, np.int64), [], [reject])
-
 
 class EncodedRecords(NamedTuple):
     """Records that the second pass has encoded.
@@ -134,11 +129,6 @@ class EncodedRecords(NamedTuple):
     rows: Sequence[bytes]
     rejects: list[Reject]
     late: Sequence[tuple[Reject, int]] = ()
-
-    @classmethod
-    def of_reject(cls, reject: Reject) -> EncodedRecords:
-        """No records: an input that was rejected as a whole."""
-        return cls([], np.empty(0, np.uint8), [], [], [reject])
 
 
 class _Hashes:
@@ -185,11 +175,9 @@ class FirstPass(abc.ABC):
 
     Attributes:
         rules: Determines the split of each record.
-        on_reject: Whether an input that cannot become a record is listed, or fails the job.
     """
 
     rules: SplitRules
-    on_reject: OnReject
 
     @abc.abstractmethod
     def found(self, task: Task) -> Iterator[FoundRecords]:
@@ -203,7 +191,6 @@ class FirstPass(abc.ABC):
         """Reads the records of a task, without encoding them.
 
         Raises:
-            DataError: An input cannot become a record and `on_reject` is "fail".
             UsageError: There are too many labels, or `found` raises it.
         """
         return self.summarised(self.found(task), task.count)
@@ -217,8 +204,6 @@ class FirstPass(abc.ABC):
         learner = self.learner()
         for part in found:
             for reject in part.rejects:
-                if self.on_reject == "fail":
-                    raise DataError(f"{reject} (--on_reject fail)")
                 summary.add_reject(placement.split(reject.key), reject)
             orders = placement.orders(part.keys)
             hashes.add(orders, part.splits)

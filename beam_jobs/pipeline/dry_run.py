@@ -116,22 +116,17 @@ def findings_of(
     )
 
 
-def check_findings(
-    findings: Findings, on_reject: str, max_rejects: MaxRejects = ANY_NUMBER
-) -> None:
+def check_findings(findings: Findings, max_rejects: MaxRejects = ANY_NUMBER) -> None:
     """Fails if the job is known to fail.
 
     Raises:
         UsageError: Records share a key.
-        DataError: All records are rejected, one is rejected and `on_reject` is "fail", or more are rejected
-            than `max_rejects` allows. Rejects among tried records count only if all records were tried.
+        DataError: All records are rejected, or more than `max_rejects` allows. Rejects among tried records count only if all records were tried.
     """
     if findings.repeated:
         raise UsageError(f"keys of several records: {findings.repeated:,}; {ONE_KEY}")
     rejects = (*findings.rejects, *findings.failed)
     left = sum(split.records for split in findings.splits) - len(findings.failed)
-    if rejects and on_reject == "fail":
-        raise DataError(f"{rejects[0]} (--on_reject fail)")
     if not left:
         raise DataError(f"the job would reject all records; the first: {rejects[0]}")
     rejected = sum(split.rejected for split in findings.splits)

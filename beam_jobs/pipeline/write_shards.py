@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import apache_beam as beam
 import numpy as np
@@ -44,7 +44,7 @@ from beam_jobs.records.blocks import (
     unpack_reject,
 )
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.rejects import OnReject, Reject
+from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunBuilder
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
@@ -100,6 +100,10 @@ def _cure(mismatch: str) -> str:
     return f"{cure}, or pass on_reject='skip' to list such records in rejects/ and write the others"
 
 
+# Whether a record that does not fit the schema is listed, or fails the pipeline.
+OnReject = Literal["skip", "fail"]
+
+
 class _EncodeRecords(beam.DoFn):
     """(key, features) -> packed indexes of runs of encoded records.
 
@@ -109,8 +113,8 @@ class _EncodeRecords(beam.DoFn):
 
     SUMMARY, HASHES = "summary", "hashes"
 
-    def __init__(self, output: Output, spool: Spool) -> None:
-        self._output, self._spool = output, spool
+    def __init__(self, output: Output, spool: Spool, on_reject: OnReject) -> None:
+        self._output, self._spool, self._on_reject = output, spool, on_reject
         self._runs = RunBuilder(spool)
 
     def setup(self) -> None:
@@ -144,7 +148,7 @@ class _EncodeRecords(beam.DoFn):
             body, row = self._encoder.encode(split, record)
         except ValueError as error:
             body = Reject.of(key, "encode", error)
-            if self._output.on_reject == "fail":
+            if self._on_reject == "fail":
                 raise DataError(f"{body}; {_cure(body.error)}") from None
         full = self._builder.add(placement.order(key), split, pack_record(key, body, row))
         if full:
@@ -260,7 +264,7 @@ class WriteShards(beam.PTransform):
         super().__init__()
         splits = splits or {"train": 1}
         _check_arguments(schema, splits, on_reject, options)
-        self._label_names = tuple(label_names)
+        self._label_names, self._on_reject = tuple(label_names), on_reject
         if isinstance(label_names, str) or not all(isinstance(n, str) for n in self._label_names):
             raise UsageError(
                 f"label_names {label_names!r:.80}: expected texts, such as ['cat', 'dog']"
@@ -274,7 +278,6 @@ class WriteShards(beam.PTransform):
                 placement=Placement(seed, shares),
                 num_shards=parse_num_shards(num_shards, shares.names),
                 shard_size=parse_size(str(shard_size)),
-                on_reject=on_reject,
                 overwrite=overwrite,
                 options=dict(options or {}),
             )
@@ -287,9 +290,9 @@ class WriteShards(beam.PTransform):
         spool = Spool(output.staging)
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
-        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
-            _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs"
-        )
+        encoded = records | "Encode" >> beam.ParDo(
+            _EncodeRecords(output, spool, self._on_reject)
+        ).with_outputs(_EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs")
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
             "Plan" >> PlanShards(output, prepare=_prepare)
         )

@@ -6,7 +6,6 @@ more than the probes of a block. The steps of a search must receive as many elem
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,15 +24,9 @@ from beam_jobs.records.pieces import PIECE_BYTES
 # Pairs to compare at a time: their probes as float64 take 16 MiB.
 _AT_ONCE = 1 << 13
 
-# The number of pairs to name as examples.
-EXAMPLES = 5
-
 # The elements that steps hand over.
 CHUNKS, KEYS, PAIRS = "chunks of files", "keys of sketches", "pairs of records"
 PROBES = "probes of records"
-
-# A record of a dataset: its file, and its number in it, from 1.
-Place = tuple[str, int]
 
 
 class NearPairs(NamedTuple):
@@ -41,16 +34,10 @@ class NearPairs(NamedTuple):
 
     Attributes:
         second: int64 [pairs], rows of the block, in ascending order.
-        owner: object [pairs], the owner of the first.
-        first: int64 [pairs], its number there.
-        split: uint8 [pairs], its split.
-        kept_out: bool [pairs], whether it is a record of `--keep_out`.
+        kept_out: bool [pairs], whether the first is a record of `--keep_out`.
     """
 
     second: np.ndarray
-    owner: np.ndarray
-    first: np.ndarray
-    split: np.ndarray
     kept_out: np.ndarray
 
 
@@ -89,67 +76,15 @@ def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -
         parts.append((second.astype(np.int64), Probes.of_columns(columns)))
     sizes = [len(second) for second, _ in parts]
     second = np.concatenate([second for second, _ in parts])
-    first, split, rows = (
-        np.concatenate([getattr(some, name) for _, some in parts])
-        for name in ("numbers", "splits", "rows")
-    )
+    rows = np.concatenate([some.rows for _, some in parts])
     kept_out = np.repeat([some.kept_out for _, some in parts], sizes)
-    names = sorted({some.owner for _, some in parts})
-    owner = np.repeat([names.index(some.owner) for _, some in parts], sizes)
-    # Sorted, so that examples are the same in every run.
-    order = np.lexsort((first, owner, second))
+    order = np.argsort(second, kind="stable")
     near = [np.empty(0, np.int64)]
     for start in range(0, len(order), _AT_ONCE):
         some = order[start : start + _AT_ONCE]
         near.append(some[likeness.near(rows[some], probes.rows[second[some]])])
     some = np.concatenate(near)
-    owners = np.array(names, object)[owner[some]]
-    return NearPairs(second[some], owners, first[some], split[some], kept_out[some])
-
-
-@dataclass
-class NearSurvey:
-    """The near duplicates of a dataset.
-
-    Attributes:
-        within: Split -> the number of its records that are near an earlier one of it.
-        across: Split -> the number of its records that are near an earlier one of another split.
-        within_examples, across_examples: The first of these records, each after the one that it is near.
-    """
-
-    within: Counter[int] = field(default_factory=Counter)
-    across: Counter[int] = field(default_factory=Counter)
-    within_examples: list[tuple[Place, Place]] = field(default_factory=list)
-    across_examples: list[tuple[Place, Place]] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, probes: Probes, pairs: NearPairs) -> NearSurvey:
-        """The survey of the pairs whose second is in one block."""
-        survey = cls()
-        splits, numbers = probes.splits[pairs.second], probes.numbers[pairs.second]
-        same = splits == pairs.split
-        for chosen, counts, examples in (
-            (same, survey.within, survey.within_examples),
-            (~same, survey.across, survey.across_examples),
-        ):
-            rows = np.flatnonzero(chosen)
-            _, once = np.unique(pairs.second[rows], return_index=True)
-            counts.update(splits[rows[once]].tolist())
-            examples += [
-                ((probes.owner, int(numbers[row])), (pairs.owner[row], int(pairs.first[row])))
-                for row in rows[once[:EXAMPLES]].tolist()
-            ]
-        return survey
-
-    def merge(self, other: NearSurvey) -> None:
-        """Adds the counts of another instance."""
-        self.within.update(other.within)
-        self.across.update(other.across)
-        for mine, theirs in (
-            (self.within_examples, other.within_examples),
-            (self.across_examples, other.across_examples),
-        ):
-            mine[:] = heapq.nsmallest(EXAMPLES, [*mine, *theirs])
+    return NearPairs(second[some], kept_out[some])
 
 
 @dataclass

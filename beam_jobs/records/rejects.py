@@ -15,9 +15,6 @@ from beam_jobs.storage.files import open_file
 from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 
-# Whether a reject is listed, or fails the job.
-OnReject = Literal["skip", "fail"]
-
 # The step in which an input failed.
 Stage = Literal["read", "decode", "encode"]
 

@@ -290,7 +290,9 @@ class SplitStatistics(Divisible):
             self.features.setdefault(key, one.empty_copy()).merge(one)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
-        yield (), SplitStatistics(self.records, self.remarks, {}, self.checksum)
+        yield (), SplitStatistics(self.records, checksum=self.checksum)
+        for split, remarks in self.remarks.items():
+            yield split, SplitStatistics(remarks={split: remarks})
         for key, one in self.features.items():
             for number, piece in one.pieces():
                 yield (*key, number), SplitStatistics(features={key: piece})
@@ -301,7 +303,7 @@ class SplitStatistics(Divisible):
         for split in sorted(self.records):
             by_split[split] = Statistics(schema)
             by_split[split].records = self.records[split]
-            by_split[split].remarks.merge(self.remarks[split])
+            by_split[split].remarks.merge(self.remarks.get(split, {}))
             features = {name: self.features.get((split, name)) for name in schema}
             by_split[split].features = {name: one for name, one in features.items() if one}
         return by_split

@@ -93,7 +93,7 @@ def names(dataset: str, shards: str) -> dict[str, list[str]]:
     manifest = Manifest.read(shards)
     facts = _AllNames(manifest, sample_of(shards, manifest, 1 << 40))
     object.__setattr__(facts, "named", {})
-    findings = [finding for check in CHECKS for finding in check.find(facts)]
+    findings = [finding for find in CHECKS.values() for finding in find(facts)]
     named: dict[str, set[str]] = {
         kind: set() for kind in (*_RECORDS.values(), *_ROWS_OF_TABLES.values())
     }

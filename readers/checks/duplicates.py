@@ -110,29 +110,15 @@ def _near(facts: Facts, name: str, words: str, in_one_split: bool) -> Iterator[F
         yield from _of_pairs(facts, name, feature, mask, f"are nearly the same as {words}", pairs)
 
 
-_CONTENTS = "pictures, texts and signals (or table rows, in a dataset without any)"
-
-CHECKS = (
-    Check("duplicates", f"{_CONTENTS} that occur twice in a split", _duplicates),
-    Check("leaks", f"{_CONTENTS} that are in several splits", _leaks),
-    Check(
-        "contradictions", f"{_CONTENTS} that are equal but have different labels", _contradictions
+CHECKS: dict[str, Check] = {
+    "duplicates": _duplicates,
+    "leaks": _leaks,
+    "contradictions": _contradictions,
+    "repeated_texts": _phrases,
+    "constant_features": _constant,
+    "identifiers": _identifiers,
+    "near_duplicates": lambda facts: _near(
+        facts, "near_duplicates", "another record of their split", True
     ),
-    Check("repeated_texts", "a text in 1% of the records, and at least ten", _phrases),
-    Check("constant_features", "features with one value in all records", _constant),
-    Check(
-        "identifiers",
-        "whole numbers and single words that are different in each of at least 100 records",
-        _identifiers,
-    ),
-    Check(
-        "near_duplicates",
-        "pictures, texts and signals that nearly, but not exactly, match another in their split",
-        lambda facts: _near(facts, "near_duplicates", "another record of their split", True),
-    ),
-    Check(
-        "near_leaks",
-        "pictures, texts and signals that nearly, but not exactly, match one in another split",
-        lambda facts: _near(facts, "near_leaks", "a record of another split", False),
-    ),
-)
+    "near_leaks": lambda facts: _near(facts, "near_leaks", "a record of another split", False),
+}

@@ -1,4 +1,4 @@
-"""The data that checks work on, and the definition of a check."""
+"""The data that checks work on."""
 
 from __future__ import annotations
 
@@ -107,10 +107,5 @@ class Facts:
         return tuple(names)
 
 
-@dataclass(frozen=True)
-class Check:
-    """A check: its name; its criterion in one line; and a function that finds problems in a dataset."""
-
-    name: str
-    finds: str
-    find: Callable[[Facts], Iterable[Finding]]
+# Finds problems of one kind in a dataset.
+Check = Callable[[Facts], Iterable[Finding]]

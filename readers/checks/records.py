@@ -99,11 +99,11 @@ def _check(noun: str, name: str, row: _Row) -> Check:
                 name, "note" if is_usual else severity, feature, mask, finds
             )
 
-    return Check(name, f"{noun}s that {finds}", find)
+    return find
 
 
-CHECKS = tuple(
-    _check(noun, name, row)
+CHECKS: dict[str, Check] = {
+    name: _check(noun, name, row)
     for noun, rows in (
         ("picture", _PICTURES),
         ("text", _TEXTS),
@@ -111,4 +111,4 @@ CHECKS = tuple(
         ("signal", _SIGNALS),
     )
     for name, row in rows.items()
-)
+}

@@ -1,9 +1,14 @@
-"""All checks, in the order of their findings."""
+"""All checks by name, in the order of their findings."""
 
 from __future__ import annotations
 
 from readers.checks import distributions, duplicates, groups, labels, records, splits
 
-_MODULES = (splits, duplicates, groups, labels, records, distributions)
-
-CHECKS = tuple(check for module in _MODULES for check in module.CHECKS)
+CHECKS = (
+    splits.CHECKS
+    | duplicates.CHECKS
+    | groups.CHECKS
+    | labels.CHECKS
+    | records.CHECKS
+    | distributions.CHECKS
+)

@@ -27,7 +27,4 @@ def _rejected(facts: Facts) -> Iterator[Finding]:
         yield Finding("rejected_inputs", severity, words, count=rejected, seen=found)
 
 
-CHECKS = (
-    Check("empty_splits", "splits without records", _empty),
-    Check("rejected_inputs", "inputs that were rejected; a warning above 1%", _rejected),
-)
+CHECKS: dict[str, Check] = {"empty_splits": _empty, "rejected_inputs": _rejected}

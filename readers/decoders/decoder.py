@@ -17,7 +17,8 @@ from readers.format.decode.column import (
 )
 from readers.format.decode.image_columns import Located
 from readers.format.dtypes import numpy_dtype
-from readers.format.encodings.spec import fits, format_shape
+from readers.format.encodings.values import checked_array
+from readers.format.protobuf.tensor import string_values
 from readers.format.schema import Feature, Schema
 
 
@@ -118,23 +119,20 @@ def checked_value(name: str, feature: Feature, value: Any) -> Any:
                 f"feature {name!r}: map returned {type(value).__name__}, expected a list of arrays"
             )
         return [checked_value(name, each, array) for array in value]
-    if feature.dtype == "string":
-        return _checked_strings(name, feature, value)
+    if type(value) is bytes and feature.dtype == "string" and not feature.shape:
+        return value
     try:
-        array = np.asarray(value)
+        array = checked_array(name, feature, value)
+        if feature.dtype != "string":
+            return array.astype(numpy_dtype(feature.dtype), copy=False)
+        strings = string_values(array)
     except ValueError as error:
-        raise ValueError(f"feature {name!r}: map did not return an array: {error}") from None
-    # Python's numbers have no dtype.
-    is_plain = not isinstance(value, (np.ndarray, np.generic))
-    dtype = numpy_dtype(feature.dtype)
-    if array.dtype != dtype and not (is_plain and _holds(dtype, array)):
-        raise ValueError(f"feature {name!r}: map returned {array.dtype}, expected {feature.dtype}")
-    if not fits(feature.shape, array.shape):
+        reason = str(error).removeprefix(f"feature {name!r}: ")
         raise ValueError(
-            f"feature {name!r}: map returned the shape {format_shape(array.shape)}, expected "
-            f"{format_shape(feature.shape)}; for a size that varies, use None in readers.Map(function, schema)"
-        )
-    return array.astype(dtype, copy=False)
+            f"feature {name!r}: map returned a value that does not fit: {reason}; for a size that varies, use "
+            "None in readers.Map(function, schema)"
+        ) from None
+    return object_array(strings).reshape(array.shape) if feature.shape else strings[0]
 
 
 def check_no_tensor(name: str, value: Any) -> None:
@@ -144,31 +142,3 @@ def check_no_tensor(name: str, value: Any) -> None:
             f"feature {name!r}: map returned a TensorFlow tensor, expected a NumPy array; pass a function "
             "of TensorFlow operations as transform=, which receives whole batches"
         )
-
-
-def _holds(dtype: np.dtype[Any], numbers: np.ndarray) -> bool:
-    """Whether a dtype can hold Python numbers: every integer exactly, and finite floats without overflow."""
-    if not numbers.size:
-        return True  # NumPy makes an empty list floats.
-    if dtype.kind in "iu":
-        with np.errstate(all="ignore"):
-            return numbers.dtype.kind in "iub" and bool((numbers.astype(dtype) == numbers).all())
-    if not np.can_cast(numbers.dtype, dtype, "same_kind"):
-        return False
-    with np.errstate(over="ignore"):
-        return bool((np.isfinite(numbers.astype(dtype)) == np.isfinite(numbers)).all())
-
-
-def _checked_strings(name: str, feature: Feature, value: Any) -> Any:
-    if not feature.shape:
-        value = value.encode() if isinstance(value, str) else value
-        if not isinstance(value, bytes):
-            raise ValueError(
-                f"feature {name!r}: map returned {type(value).__name__}, expected bytes or str"
-            )
-        return value
-    array = np.array(value, object)
-    flat = [item.encode() if isinstance(item, str) else item for item in array.reshape(-1)]
-    if not fits(feature.shape, array.shape) or not all(isinstance(item, bytes) for item in flat):
-        raise ValueError(f"feature {name!r}: map returned {value!r:.80}, expected {feature}")
-    return object_array(flat).reshape(array.shape)

@@ -21,7 +21,7 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # In a URL: a user's name and password, or an access key and its secret, which may contain an `@`.
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@]*:[^\s/?#]*(?=@)")
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
 def format_bytes(count: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -83,13 +82,3 @@ class CheckResult:
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CheckResult:
-        """The result that `to_json` described."""
-        findings = []
-        for found in value["findings"]:
-            places = tuple((split, number) for split, number in found["places"])
-            changed = {"examples": tuple(found["examples"]), "places": places}
-            findings.append(Finding(**{**found, **changed}))
-        return cls(value["seen"], value["records"], value["checks"], tuple(findings))

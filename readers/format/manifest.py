@@ -134,6 +134,18 @@ class Manifest:
         """Feature name -> the unit of each channel, "" for unknown ones, if their files state them."""
         return self._of_channels(UNITS)
 
+    @property
+    def channel_titles(self) -> dict[str, tuple[str, ...]]:
+        """Feature name -> its channels with their units, such as `x [g]`, for people."""
+        units = self.units
+        return {
+            feature: tuple(
+                f"{name} [{unit}]" if unit else name
+                for name, unit in zip(names, units.get(feature, [""] * len(names)), strict=True)
+            )
+            for feature, names in self.channels.items()
+        }
+
     def _of_channels(self, fact: str) -> dict[str, tuple[str, ...]]:
         stated, found = self.options.get(fact), dict[str, tuple[str, ...]]()
         if self.options.get("map") or not isinstance(stated, Mapping):

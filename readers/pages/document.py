@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from readers.format.version import __version__
+from readers.format import __version__
 from readers.pages.section import fill
 from readers.pages.sections import alerts, features, labels, origin, overview, records, splits
 from readers.pages.study import Study

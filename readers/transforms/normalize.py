@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from readers.decoders.channels import Channels
 from readers.format.manifest import Manifest
 from readers.transforms.operations import Array, operations_of
 
@@ -45,7 +47,13 @@ class Moments:
 
     @classmethod
     def of(
-        cls, manifest: Manifest, split: str, feature: str, *, per_channel: bool = True
+        cls,
+        manifest: Manifest,
+        split: str,
+        feature: str,
+        *,
+        per_channel: bool = True,
+        channels: Sequence[str] | None = None,
     ) -> Moments:
         """The moments of a feature in one split.
 
@@ -56,6 +64,7 @@ class Moments:
             per_channel: Whether to use separate moments per channel if the manifest has them:
                 it does if there are at least two dimensions and the last has a size from 2 to 64. Set it to
                 False if the last dimension is not channels, such as the width of gray images.
+            channels: The names of the channels that `columns=` keeps of the feature, in its order; None for all.
 
         Raises:
             ValueError: The split or the feature is unknown, or the feature has no mean in the
@@ -69,10 +78,10 @@ class Moments:
         figures = manifest.split(split).statistics.get(feature)
         if not isinstance(figures, dict):
             figures = {}
-        channels = figures.get("channels") if per_channel else None
-        if not isinstance(channels, dict):
-            channels = {name: [figures.get(name)] for name in ("mean", "std")}
-        mean, std = _numbers(channels.get("mean")), _numbers(channels.get("std"))
+        parts = figures.get("channels") if per_channel else None
+        if not isinstance(parts, dict):
+            parts = {name: [figures.get(name)] for name in ("mean", "std")}
+        mean, std = _numbers(parts.get("mean")), _numbers(parts.get("std"))
         if not mean or not std or len(mean) != len(std):
             reason = "the feature, or one of its channels, has no values there"
             if stored.is_image:
@@ -83,6 +92,9 @@ class Moments:
                 f"feature {feature!r}: the manifest has no mean and std in split {split!r}: "
                 f"{reason}; or pass Moments(mean, std, dtype)"
             )
+        if channels is not None and len(mean) > 1:
+            places = Channels.named(feature, channels, manifest.channels.get(feature, ())).places
+            mean, std = (tuple(each[place] for place in places) for each in (mean, std))
         if 0 in std:
             constant = std.index(0)
             of_feature = f"channel {constant} of feature" if len(std) > 1 else "feature"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.support.commands import refused, run
+from tests.support.commands import run
 from tests.support.datasets import (
     balanced,
     folder_of,
@@ -28,10 +28,7 @@ def test_damaged_images_leave_the_shards_of_every_split_balanced(tmp_path, capsy
             Image.new("RGB", (4 + n % 5, 3 + n % 4), (n, 255 - n, 7)).save(path)
     arguments = ["images", "--input", f"{tmp_path}/in/*/*.png", "--num_shards", 7]
     arguments += ["--splits", "train=0.7,val=0.3", "--max_rejects", "all"]
-    message = r"x/\d+\.png: .* \(--on_reject fail\)"
     out = tmp_path / "out"
-    refused(capsys, 1, message, *arguments, "--on_reject", "fail", "--output", out)
-    assert not (out / "manifest.json").exists()
     assert run(*arguments, "--output", out) == 0
     assert "90 rejected, listed in " in capsys.readouterr().err
     manifest, records = balanced(out), records_of(out)

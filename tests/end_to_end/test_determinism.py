@@ -10,7 +10,8 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from PIL import Image
 
-from beam_jobs.engines.direct import cores, processes_of
+from beam_jobs.engines.direct import processes_of
+from readers.files.processors import processors
 from readers.format.manifest import Manifest
 from tests.support.commands import run
 from tests.support.datasets import files_of, npy, write_recordings
@@ -118,9 +119,9 @@ def test_files_listed_in_another_order_give_the_same_records(by_default, tmp_pat
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ([], cores()),
+        ([], processors()),
         (["--direct_num_workers", "3"], 3),
-        (["--direct_num_workers", "0"], cores()),
+        (["--direct_num_workers", "0"], processors()),
         (["--direct_running_mode", "in_memory", "--direct_num_workers", "4"], 1),
         (["--runner", "FlinkRunner", "--direct_num_workers", "4"], 1),
     ],

@@ -182,17 +182,6 @@ def test_a_job_that_nobody_waits_for_ends_with_the_same_files(flink, jobs, tmp_p
     assert files_of(out) == expected
 
 
-@pytest.mark.engines
-def test_on_reject_fail_ends_a_job_with_one_line(flink, jobs, tmp_path, capsys):
-    flags, _ = jobs("sensors")
-    out = tmp_path / "out"
-    assert main([*flags, "--output", str(out), "--on_reject", "fail", *flink.flags]) == 1
-    *before, line = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: walk/broken.npy: not a whole .npy file")
-    assert not [text for text in before if "error" in text or "Traceback" in text]
-    assert not (out / "manifest.json").exists()
-
-
 @pytest.fixture
 def beam_flags(tmp_path):
     """A function that gives Beam's options of a job with some flags."""

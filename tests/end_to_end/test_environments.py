@@ -135,8 +135,9 @@ def test_the_beam_extra_writes_every_kind_and_its_report_and_the_command_reads_t
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    page = ["--image_size=16x16", "--check", "--fail_on=error", "--report=page.html"]
-    shards("images", "--input=in/images", "--output=out/images", *page)
+    shards("images", "--input=in/images", "--output=out/images", "--image_size=16x16")
+    shards("check", "out/images")
+    shards("report", "out/images", "--output", "page.html")
     shards("text", "--input=in/text", "--output=out/text", "--tokens=bpe", "--vocabulary_size=300")
     shards("sensors", "--input=in/sensors", "--label=none", "--output=out/sensors")
     assert (tmp_path / "page.html").stat().st_size > 10_000

@@ -266,23 +266,3 @@ def test_mistakes_name_the_flag(inputs, written, tmp_path, capsys):
     (tmp_path / "bare" / shard.name).write_bytes(shard.read_bytes())
     bare = ["reshard", "--input", tmp_path / "bare", "--output", tmp_path / "out"]
     refused(capsys, 2, r"need to know the features .* add --schema", *bare, near, 0.9)
-
-
-@pytest.mark.slow
-def test_check_compares_all_records_of_the_written_dataset(inputs, tmp_path, capsys):
-    folder, groups = inputs["images"]
-    images = ["images", "--input", folder, "--encoding", "png", *HALVES, *TWO, "--check"]
-    assert run(*images, "--output", tmp_path / "all", "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
-    found = {finding["check"]: finding for finding in printed["findings"]}
-    near, leaks = found["near_duplicates"], found["near_leaks"]
-    assert near["count"] + leaks["count"] >= sum(map(len, groups)) - len(groups)
-    assert near["seen"] == leaks["seen"] == sum(map(len, groups)) + 13
-    for example in [*near["examples"], *leaks["examples"]]:
-        pair = example.split(" and ")
-        assert any(set(pair) <= set(keys) for keys in groups)
-    assert not (tmp_path / "all" / ".staging").exists()
-    checked = [*images, "--drop_near_duplicates", 0.9, "--fail_on", "warning"]
-    assert run(*checked, "--output", tmp_path / "out") == 1
-    printed = capsys.readouterr().out
-    assert "near_duplicates" not in printed and "near_leaks" not in printed

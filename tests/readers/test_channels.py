@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import readers
-from readers.format.manifest import CHANNELS, Manifest
+from readers.__main__ import main
+from readers.format.manifest import CHANNELS, UNITS, Manifest
 from readers.format.schema import Feature, Schema
+from readers.transforms import Moments
 from tests.support.datasets import write_dataset
 
 NAMES = ["x", "y", "z", "y"]
@@ -72,6 +74,20 @@ def test_channels_that_do_not_exist_are_an_error(tmp_path, columns, message):
         readers.as_numpy(tmp_path, batch_size=5, columns=columns, batching="padded")
 
 
+def test_moments_are_those_of_the_chosen_channels(tmp_path):
+    dataset(tmp_path)
+    figures = {"mean": [1.0, 2.0, 3.0, 4.0], "std": [5.0, 6.0, 7.0, 0.0]}
+    manifest = Manifest.read(tmp_path)
+    split = dataclasses.replace(
+        manifest.splits["train"], statistics={"signal": {"channels": figures}}
+    )
+    manifest = dataclasses.replace(manifest, splits={"train": split})
+    found = Moments.of(manifest, "train", "signal", channels=["z", "x"])
+    assert (found.mean, found.std) == ((3.0, 1.0), (7.0, 5.0))
+    with pytest.raises(ValueError, match="'w' is not the name of one channel"):
+        Moments.of(manifest, "train", "signal", channels=["w"])
+
+
 def test_names_that_do_not_fit_the_feature_are_none(tmp_path):
     dataset(tmp_path, names=NAMES[:3])
     manifest = Manifest.read(tmp_path)
@@ -80,6 +96,19 @@ def test_names_that_do_not_fit_the_feature_are_none(tmp_path):
         options = {CHANNELS: {"signal": wrong}}
         assert dataclasses.replace(manifest, options=options).channels == {}
     assert dataclasses.replace(manifest, options={CHANNELS: ["signal"]}).channels == {}
+
+
+def test_people_see_names_and_units(tmp_path, capsys):
+    dataset(tmp_path)
+    manifest = Manifest.read(tmp_path)
+    units = {UNITS: {"signal": ["g", "", "g", "<b>"]}}
+    stated = dataclasses.replace(manifest, options={**manifest.options, **units})
+    (tmp_path / "manifest.json").write_bytes(stated.to_bytes())
+    assert main(["info", str(tmp_path)]) == 0
+    assert "channels    signal: x [g], y, z [g], y [<b>]\n" in capsys.readouterr().out
+    readers.report(tmp_path, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "x [g]" in page and "y [&lt;b&gt;]" in page and "channel 0" not in page
 
 
 def test_datasets_with_other_channels_are_not_read_together(tmp_path):

@@ -328,7 +328,7 @@ def test_credentials_in_a_url_are_not_shown(capsys):
     assert "RET" not in shown.err + shown.out
 
 
-def test_other_programs_get_paths_and_text_indexes(tmp_path, capsys):
+def test_other_programs_get_paths(tmp_path, capsys):
     path = write_numbers(tmp_path / "d", (2, 0, 3))
     shards = [f"{path}/train-0000{number}-of-00003.tfrecord" for number in range(3)]
     shards.append(f"{path}/val-00000-of-00001.tfrecord")
@@ -337,25 +337,5 @@ def test_other_programs_get_paths_and_text_indexes(tmp_path, capsys):
         run("files", str(path), "--split", "val", "--json", capsys=capsys)[1]
         == json.dumps({"files": shards[3:]}) + "\n"
     )
-    assert (
-        run("index", str(path), "--text", "--output", str(tmp_path / "texts"), capsys=capsys)[0]
-        == 0
-    )
-    for shard in map(Path, shards):
-        data, at = shard.read_bytes(), 0
-        for line in (tmp_path / "texts" / f"{shard.name}.idx").read_text().splitlines():
-            size = 16 + int.from_bytes(data[at : at + 8], "little")
-            assert line == f"{at} {size}"
-            at += size
-        assert at == len(data)
-    for arguments, message in (
-        (("files", path, "--split", "test"), "unknown split 'test': the dataset has train, val"),
-        (("index", path), "the following arguments are required: --text"),
-        (
-            ("index", path, "--text", "--output", "memory://d"),
-            "memory://d: text indexes are written to a local folder",
-        ),
-        (("index", path, "--text", "--output", shards[0]), "File exists"),
-    ):
-        code, _, error = run(*map(str, arguments), capsys=capsys)
-        assert code == 2 and message in error
+    code, _, error = run("files", str(path), "--split", "test", capsys=capsys)
+    assert code == 2 and "unknown split 'test': the dataset has train, val" in error

@@ -271,17 +271,29 @@ def test_a_map_is_given_no_record_of_a_later_batch(photos):
 @pytest.mark.parametrize(
     ("function", "schema", "message"),
     [
-        (lambda r, k: {"t": r["tokens"]}, None, r"the shape \[1\], expected \[0\]; .* readers.Map"),
+        (
+            lambda r, k: {"t": r["tokens"]},
+            None,
+            r"expected int64 \[0\], got int64 \[1\]; .* readers.Map",
+        ),
         (lambda r, k: {"b": 1}, {"a": ("int64",)}, "map returned b; expected a dict of a"),
-        (lambda r, k: {"a": 1.5}, {"a": ("int64",)}, "map returned float64, expected int64"),
-        (lambda r, k: {"a": 300}, {"a": ("int8",)}, "map returned int64, expected int8"),
+        (
+            lambda r, k: {"a": 1.5},
+            {"a": ("int64",)},
+            r"does not fit: expected int64 \[\], got '1.5'",
+        ),
+        (lambda r, k: {"a": 300}, {"a": ("int8",)}, r"does not fit: expected int8 \[\], got '300'"),
         (
             lambda r, k: {"a": [[1], [1, 2]]},
             {"a": ("int64", [None])},
-            "feature 'a': map did not return an array",
+            r"feature 'a': map returned .* expected int64 \[None\]",
         ),
         (lambda r, k: {"a": 5}, {"a": ("int64", [None], "sequence")}, "expected a list of arrays"),
-        (lambda r, k: {"a": 1}, {"a": ("string",)}, "map returned int, expected bytes or str"),
+        (
+            lambda r, k: {"a": 1},
+            {"a": ("string",)},
+            "does not fit: expected text or bytes, got int",
+        ),
         (lambda r, k: [1], None, "map returned list; expected a dict"),
     ],
 )

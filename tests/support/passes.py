@@ -64,7 +64,7 @@ class SecondResult(NamedTuple):
 
 
 def find(job: Any, placement: Placement = ONE) -> FirstResult:
-    file_pass = FileFirstPass(rules=SplitRules(placement), on_reject="skip", job=job)
+    file_pass = FileFirstPass(rules=SplitRules(placement), job=job)
     result = FirstResult({}, {})
     for part in itertools.chain.from_iterable(map(file_pass.found, _tasks_of(job))):
         result.rejects.update({reject.key: reject.error for reject in part.rejects})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +32,6 @@ from readers.format.decode.records import Decoder
 from readers.format.encode.index_rows import IndexRows
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES, frame
-
-# The number of a shard, in its name.
-_SHARD = re.compile(r"-([0-9]{1,7})-of-[0-9]+")
-
-# Enough for the records of a shard, and leaves as many for its number.
-_RECORD_BITS = 32
 
 # Records that are sketched together: pictures of 2 MiB take 128 MiB.
 _AT_ONCE = 64
@@ -181,23 +174,6 @@ def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Tas
         numbers = np.arange(len(examples.keys)) + examples.before
         _sketch(builder, examples, numbers, rules.placement.orders(examples.keys))
     return builder.finish(task.count)
-
-
-def dataset_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
-    """As `example_sketches`, with the file and the row of each record, in the order of reading."""
-    builders: dict[str, SketchBuilder] = {}
-    for examples in examples_of(spec, rules, task):
-        file = examples.chunk.source.key
-        numbers = np.array([key.rpartition(b"#")[2] for key in examples.keys], object).astype(
-            np.int64
-        )
-        shard = _SHARD.search(file)
-        places = numbers + ((int(shard[1]) if shard else 0) << _RECORD_BITS)
-        orders = examples.splits.astype(np.uint64) << np.uint64(56) | places.astype(np.uint64)
-        _sketch(builders.setdefault(file, SketchBuilder(near, file)), examples, numbers, orders)
-    made = [builder.finish() for builder in builders.values()]
-    blocks = [block for sketched in made for block in sketched.blocks]
-    return Sketched(blocks, sum(sketched.records for sketched in made), task.count)
 
 
 def _sketch(

@@ -35,7 +35,6 @@ from beam_jobs.jobs.reshard.manifests import (
 from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records, number_ranges
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
@@ -118,15 +117,15 @@ class ReshardJob(ReshardSpec, Job):
     def learns(self) -> Learns:
         return LearnSchema(SchemaGuess, self.schema_of)
 
-    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        return ReshardFirstPass(rules=rules, on_reject=on_reject, spec=self)
+    def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
+        return ReshardFirstPass(rules=rules, spec=self)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return ReshardSecondPass(plan, self)
 
     @property
     def compared(self) -> Compared:
-        given = self._given_for("--drop_near_duplicates, --keep_out and --check need")
+        given = self._given_for("--drop_near_duplicates and --keep_out need")
         features = {name: feature for name, feature in given.items() if name != _KEY}
         return compared_of(features, tuple(self.class_names))
 

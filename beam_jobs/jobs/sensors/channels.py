@@ -19,23 +19,25 @@ _UNNAMED = (
     "its channels have no names, or those of the first file have none: they were taken in order"
 )
 
+_RENAMED = "its array has another name than that of the first file; --arrays chooses arrays by name"
 
-def aligned(
-    key: str, recording: Recording, example: str, channels: Texts, units: Texts
-) -> Recording:
-    """A recording whose channels are in the order of another file.
+
+def aligned(key: str, recording: Recording, example: str, first: Recording) -> Recording:
+    """A recording whose channels are in the order of those of the first file.
 
     Args:
         key: The key of the recording's file.
         recording: Its arrays, [time, channels] if they have names of channels.
-        example: The key of the other file.
-        channels, units: The names and the units of its channels.
+        example: The key of the first file.
+        first: What that file states of itself; its arrays are not needed.
 
     Raises:
         UsageError: The files differ in the names of their channels, or in the unit of one.
     """
-    for name in recording.arrays.keys() & {*channels, *recording.channels}:
-        expected, found = channels.get(name), recording.channels.get(name)
+    if recording.array != first.array:
+        recording = recording._replace(notes=(*recording.notes, _RENAMED))
+    for name in recording.arrays.keys() & {*first.channels, *recording.channels}:
+        expected, found = first.channels.get(name), recording.channels.get(name)
         if not expected or not found:
             recording = recording._replace(notes=(*recording.notes, _UNNAMED))
             continue
@@ -46,7 +48,7 @@ def aligned(
                     "records of one dataset must agree: narrow --input, or choose with --columns"
                 )
             recording = _reordered(recording, name, [found.index(each) for each in expected])
-        both = expected, units.get(name, ()), recording.units.get(name, ())
+        both = expected, first.units.get(name, ()), recording.units.get(name, ())
         for channel, unit, other in zip(*both, strict=False):
             if unit and other and _plain(unit) != _plain(other):
                 raise UsageError(

@@ -20,6 +20,11 @@ Clock = np.ndarray | float
 
 _NOTHING: Mapping[str, Any] = {}  # A MappingProxyType could not be pickled.
 
+# The cures of times that do not increase, and what these do to a recording.
+_REPEATED = "--times drop_duplicates drops the rows that repeat a time, unless the times are too coarse, such as float32"
+_FALLING = "--times sort sorts the rows by time, and drops those that repeat one"
+_HOUR = 3600
+
 
 class Column(NamedTuple):
     """A value for each sample of a recording, or for each row of a file.
@@ -121,6 +126,7 @@ class Recording(NamedTuple):
         clocks: Name -> the clock of an array that was joined from a separate file.
         channels: Name -> the names of the channels of an array [time, channels], if the file states them.
         units: Name -> the unit of each channel, "" if unknown.
+        array: The name in the file of the only array, `signal`; "" if it has none.
     """
 
     arrays: dict[str, np.ndarray]
@@ -133,6 +139,7 @@ class Recording(NamedTuple):
     clocks: Mapping[str, Clock | None] = _NOTHING
     channels: Mapping[str, tuple[str, ...]] = _NOTHING
     units: Mapping[str, tuple[str, ...]] = _NOTHING
+    array: str = ""
 
     def clock(self, name: str) -> Clock | None:
         """The clock of an array; None if neither times nor a rate are stated."""
@@ -189,14 +196,17 @@ class Recording(NamedTuple):
         wrong = steps <= 0 if policy == "strict" else steps < 0
         if wrong.any():
             row = int(np.argmax(wrong))
-            cure = "drop_duplicates" if steps[row] == 0 else "sort"
+            cure = _REPEATED if steps[row] == 0 else _FALLING
+            if abs(steps[row] + _HOUR) < _HOUR / 60:
+                cure = "write times in UTC if this is the end of summer time"
             raise RejectError(
-                f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; --times "
-                f"{cure} accepts it"
+                f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; {cure}"
             )
         rows = rows[steps > 0]
-        unchanged = len(rows) == len(steps) and policy != "sort"
-        return self if unchanged else self.take(rows)
+        if len(rows) == len(steps):
+            return self.take(rows) if policy == "sort" else self
+        dropped = f"some of its rows repeat a time, and were dropped (--times {policy})"
+        return self.take(rows)._replace(notes=(*self.notes, dropped))
 
 
 def archive_recording(
@@ -220,6 +230,7 @@ def archive_recording(
         _named(arrays),
         columns={n: Column.of(n, array) for n, array in values.items() if array.size != 1},
         metadata={n: _plain(n, array.item()) for n, array in values.items() if array.size == 1},
+        array="" if len(arrays) > 1 else next(iter(arrays)),
     )
 
 

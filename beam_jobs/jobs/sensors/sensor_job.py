@@ -93,8 +93,9 @@ class SensorJob(SensorSpec, FilesInParts):
                 features=self.features_of(source.key, record),
                 example=source.key,
                 rate=recording.rate,
-                channels=recording.channels,
-                units=recording.units,
+                first=Recording(
+                    {}, channels=recording.channels, units=recording.units, array=recording.array
+                ),
                 warnings=self.warnings_of(source.key, recording),
             )
         if not errors:
@@ -176,7 +177,7 @@ class SensorJob(SensorSpec, FilesInParts):
             recording = self._read_file(source.file, data)
         if not self.features:
             return recording
-        return aligned(source.key, recording, self.example, self.channels, self.units)
+        return aligned(source.key, recording, self.example, self.first)
 
     def _read_joined(self, source: Source) -> Recording:
         """The recording that several files form."""

@@ -56,8 +56,7 @@ class SensorSpec:
         rate_column: The column of metadata with the samples per second of files that do not state it.
         rate: Samples per second of all records, if the first file states it.
         encodings: The encodings of features that are chosen by name.
-        channels: The names of the channels of each array in the first file, if it states them.
-        units: Their units, "" for unknown ones.
+        first: The first file, without its arrays.
         warnings: Remarks about the first file, to be printed before the job runs.
     """
 
@@ -75,8 +74,7 @@ class SensorSpec:
     rate_column: str = ""
     rate: float | None = None
     encodings: Encodings = field(default_factory=dict)
-    channels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    first: Recording = field(default_factory=lambda: Recording({}))
     warnings: tuple[str, ...] = ()
 
     @property
@@ -97,7 +95,11 @@ class SensorSpec:
     def facts(self) -> Mapping[str, Any]:
         """What all files state: the names and units of channels, and the rate unless `--resample` replaces it."""
         rate = 0 if self.conditioning.resample else self.rate
-        facts = {SAMPLE_RATE: rate, CHANNELS: few(self.channels), UNITS: few(self.units)}
+        facts = {
+            SAMPLE_RATE: rate,
+            CHANNELS: few(self.first.channels),
+            UNITS: few(self.first.units),
+        }
         return {name: fact for name, fact in facts.items() if fact}
 
     @property
@@ -118,7 +120,7 @@ class SensorSpec:
         signals = {name: f for name, f in self.features if f.is_sequence or f.shape}
         if self.rows or any(len(feature.shape) > 2 for feature in signals.values()):
             raise UsageError(
-                "--drop_near_duplicates, --keep_out and --check compare signals [time] or [time, channels]: "
+                "--drop_near_duplicates and --keep_out compare signals [time] or [time, channels]: "
                 f"drop {'--record row' if self.rows else 'other arrays'}, or these flags"
             )
         return compared_of(signals)

@@ -23,7 +23,6 @@ from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.text_spec import TextSpec
-from beam_jobs.records.rejects import OnReject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import LABEL, Labels, Names
 from readers.format.schema import Feature, Schema
@@ -60,8 +59,8 @@ class TextJob(TextSpec, Job):
             labels = Labels("column", self.label_field, self.several_labels)
         return complete_schema(own, labels, self.extras, self.encodings)
 
-    def first_pass(self, rules: SplitRules, on_reject: OnReject, tokenizer: str = "") -> FirstPass:
-        return TextFirstPass(rules=rules, on_reject=on_reject, spec=self, tokenizer=tokenizer)
+    def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
+        return TextFirstPass(rules=rules, spec=self, tokenizer=tokenizer)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return TextSecondPass(plan, self)

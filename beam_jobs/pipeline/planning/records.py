@@ -39,7 +39,7 @@ from beam_jobs.pipeline.planning.shards import (
     Side,
     names_of_labels,
 )
-from beam_jobs.pipeline.planning.splits import PlanSplits
+from beam_jobs.pipeline.planning.splits import plan_groups, plan_strata
 from beam_jobs.pipeline.steps import (
     PLANNING,
     AsMerged,
@@ -90,7 +90,7 @@ class _FirstPass(TaskStep[FirstPassResult]):
 
     def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
         rules = SplitRules(self._output.placement, strata)
-        return self._job.first_pass(rules, self._output.on_reject, tokenizer).read
+        return self._job.first_pass(rules, tokenizer).read
 
     def outputs(self, result: FirstPassResult) -> Iterator[Any]:
         mapper = self._output.mapper
@@ -159,8 +159,8 @@ class PlanRecords(beam.PTransform):
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
             parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
-            rules, on_reject = SplitRules(output.placement), output.on_reject
-            first_pass = FileFirstPass(rules=rules, on_reject=on_reject, job=files, whole=True)
+            rules = SplitRules(output.placement)
+            first_pass = FileFirstPass(rules=rules, job=files, whole=True)
             step = _ListAndRead(first_pass.read_listed, self._processes)
             tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
             read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
@@ -248,7 +248,8 @@ class PlanRecords(beam.PTransform):
         else:
             count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
         counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self._processes))
-        return AsWhole(counted | "PlanSplits" >> PlanSplits(placement))
+        plan = plan_groups if placement.deals_groups else plan_strata
+        return as_whole(plan(counted, placement), "Splits")
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
         """The features of every record, as the job knows or learns them."""

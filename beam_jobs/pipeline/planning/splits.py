@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 from apache_beam.pvalue import AsList
 
-from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, in_pieces, once
+from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, once
 from beam_jobs.plan.group_splits import GroupSizes, deal_groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import (
@@ -70,21 +70,3 @@ def plan_groups(sizes: beam.PCollection, placement: Placement) -> beam.PCollecti
     """The step from `GroupSizes` to one packed `GroupSplits`; empty bytes to use hashes."""
     merged = AsMerged(sizes | "MergeSizes" >> MergeInPieces(GroupSizes), GroupSizes)
     return once(sizes.pipeline, "Deal", _deal, merged, placement)
-
-
-class PlanSplits(beam.PTransform):
-    """PCollection of `GroupSizes` if groups are dealt, else `LabelHashes` -> the packed splits.
-
-    The result is cut for `AsWhole`.
-
-    Args:
-        placement: The seed and the shares of the splits.
-    """
-
-    def __init__(self, placement: Placement) -> None:
-        super().__init__()
-        self._placement = placement
-
-    def expand(self, counted: beam.PCollection) -> beam.PCollection:
-        plan = plan_groups if self._placement.deals_groups else plan_strata
-        return in_pieces(plan(counted, self._placement), "Splits")

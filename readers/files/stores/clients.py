@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pkgutil
 import re
@@ -28,8 +27,7 @@ _CLASSES = {
 # The prefixes of each store's options, and of the environment variables of all stores.
 _OPTIONS = {"s3": ("s3_",), "gcs": ("",), "azure": ("azure_", "blob_service_endpoint")}
 
-# The options of the job that starts a reader, as JSON.
-OPTIONS_VARIABLE = "BEAM_SHARDS_STORE_OPTIONS"
+_NO_OPTIONS: Mapping[str, Any] = {}
 
 _VARIABLES = ("AWS_", "AZURE_", "STORAGE_EMULATOR_", "GOOGLE_")
 
@@ -64,11 +62,9 @@ def is_store(path: str) -> bool:
 
 
 def store_of(
-    path: str, options: Mapping[str, Any] | None = None, errors: type[Errors] = Errors
+    path: str, options: Mapping[str, Any] = _NO_OPTIONS, errors: type[Errors] = Errors
 ) -> Store:
-    """The store of a URL, with Beam's options or those of the job that started this process; raises RefusedError."""
-    if options is None:
-        options = json.loads(os.environ.get(OPTIONS_VARIABLE, "{}"))
+    """The store of a URL, with Beam's options; raises RefusedError."""
     scheme = path.split("://")[0]
     extra = _EXTRAS[scheme]
     found = {name: value for name, value in options.items() if name.startswith(_OPTIONS[extra])}

@@ -107,9 +107,10 @@ def _draw(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> Non
     elif kind == "signal" and isinstance(value, np.ndarray):
         # NumPy has no functions of bfloat16.
         value = value.astype(np.float32) if value.dtype.kind == "V" else value
+        legend_of = channel_keys(value, look.channels.get(name, ()))
         rate = look.rate_of(record)
         seconds = f"{len(value) / rate:,.4g} s at {rate:,.6g} Hz, " if rate else ""
-        drawn.add(name, [lines(value), *channel_keys(value)], seconds + _extent(value))
+        drawn.add(name, [lines(value), *legend_of], seconds + _extent(value))
 
 
 def _draw_picture(name: str, record: Mapping[str, Any], look: Look, drawn: Drawn) -> None:

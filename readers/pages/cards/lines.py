@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from readers.format.display import counted
+from readers.format.display import counted, shortened
 from readers.pages.markup import bright, element, finite_range, keys, scaled, svg
 from readers.pages.numbers import short
 
@@ -15,6 +16,9 @@ _WIDTH, _HEIGHT = 240, 80
 # Columns of a chart, two pixels wide: each shows its smallest and its largest value.
 _COLUMNS = 120
 _CHANNELS = 6
+
+# The most characters of a channel's name.
+_NAME = 40
 
 
 def lines(signal: np.ndarray) -> Element:
@@ -30,10 +34,12 @@ def lines(signal: np.ndarray) -> Element:
     return svg(title, drawn, _WIDTH, _HEIGHT, style="max-width:100%;height:auto")
 
 
-def channel_keys(signal: np.ndarray) -> list[Element]:
-    """The legend of `lines`; empty for one channel."""
-    channels = min(signal.reshape(len(signal), -1).shape[1], _CHANNELS)
-    return [keys([(n, f"channel {n}") for n in range(channels)])] if channels > 1 else []
+def channel_keys(signal: np.ndarray, names: Sequence[str]) -> list[Element]:
+    """The legend of `lines`, given the names of the channels if they are known; empty for one channel without a name."""
+    channels = signal.reshape(len(signal), -1).shape[1]
+    names = names or [f"channel {n}" for n in range(channels) if channels > 1]
+    shown = [(number, shortened(name, _NAME)) for number, name in enumerate(names[:_CHANNELS])]
+    return [keys(shown)] if shown else []
 
 
 def _envelope(values: np.ndarray) -> np.ndarray:

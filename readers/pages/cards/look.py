@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +21,15 @@ class Look:
     is_x_first: bool = False
     rate: float = 0.0
     vocabulary: Mapping[int, str] = field(default_factory=dict)
+    channels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, directory: str, manifest: Manifest) -> Look:
         """Collects the properties of a dataset; reads its vocabulary, if it has one."""
         is_x_first = manifest.options.get("box_order") == "xyxy"
         vocabulary = _vocabulary(directory, manifest)
-        return cls(Features.of(manifest), is_x_first, manifest.sample_rate, vocabulary)
+        rate, channels = manifest.sample_rate, manifest.channel_titles
+        return cls(Features.of(manifest), is_x_first, rate, vocabulary, channels)
 
     def rate_of(self, record: Mapping[str, Any]) -> float:
         """The samples per second of the recordings in a record; 0 if unknown."""

@@ -484,7 +484,7 @@ def test_the_options_are_the_flags_that_decide_a_dataset(data):
 
 
 def test_the_options_are_the_flags_that_differ_from_their_defaults(data):
-    command = parsed(data, TEXT + "--text_encoding cp1252 --seed 0 --report r.html --num_shards 2")
+    command = parsed(data, TEXT + "--text_encoding cp1252 --seed 0 --json --num_shards 2")
     assert list(command.output.options) == ["job", "input", "num_shards", "text_encoding"]
 
 

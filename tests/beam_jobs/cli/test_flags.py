@@ -13,7 +13,6 @@ import pytest
 
 from beam_jobs.__main__ import main
 from beam_jobs.cli import images, sensors
-from beam_jobs.cli.dataset import DatasetFlags
 from beam_jobs.cli.flags import Flags, flag
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.cli.parser import declared_flags, help_for, parse_flags
@@ -29,9 +28,8 @@ from beam_jobs.jobs.sensors import read_options, recording
 from beam_jobs.jobs.sensors.arrays import NanPolicy
 from beam_jobs.jobs.sensors.sensor_spec import SensorEncoding
 from beam_jobs.jobs.text.text_reader import TextUnit
-from beam_jobs.records.rejects import OnReject
+from readers.format import __version__
 from readers.format.dtypes import TENSORFLOW_DTYPES
-from readers.format.version import __version__
 
 JOBS = ("images", "text", "sensors", "reshard")
 
@@ -190,7 +188,6 @@ def test_the_flags_of_beam_are_those_of_the_installed_one():
         (SensorFlags, "header", read_options.Header),
         (SensorFlags, "times", recording.TimesPolicy),
         (SensorFlags, "nan", NanPolicy),
-        (DatasetFlags, "on_reject", OnReject),
     ],
 )
 def test_the_choices_of_a_flag_are_those_of_its_job(flags, name, words):

@@ -212,14 +212,6 @@ def test_a_split_with_only_rejects_has_a_list_and_no_shard(tmp_path):
     assert files_of(tmp_path) == [REJECTS, f"{NAME}.done"]
 
 
-def test_on_reject_fail_ends_the_job(tmp_path):
-    rows, _ = encoded(random.Random(4), 3, 1)
-    output = output_of(tmp_path, on_reject="fail")
-    with pytest.raises(DataError, match=r"why \(--on_reject fail\)"):
-        write_encoded(output, plan_of(3, 1), blocks_of(rows))
-    assert files_of(tmp_path) == []
-
-
 def test_a_planned_record_may_arrive_as_a_reject(tmp_path):
     rows, examples = encoded(random.Random(5), 8)
     late = Reject.of("k3", "decode", "late")

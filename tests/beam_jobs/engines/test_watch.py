@@ -320,26 +320,6 @@ ENDPOINT = ["--job_endpoint", "h:1"]
 
 
 @pytest.mark.parametrize(
-    ("flag", "more", "line"),
-    [
-        ("--check", ["dataflow", "--template_location", "gs://b/t"], "--template_location"),
-        ("--report", ["flink", "--output_executable_path", "a.jar"], "--output_executable_path"),
-        ("--check", ["spark", *ENDPOINT, "--no_wait_until_finish"], "--no_wait_until_finish"),
-    ],
-)
-def test_a_dataset_is_not_looked_at_before_it_is_complete(
-    flags, tmp_path, capsys, flag, more, line
-):
-    given = [flag] if flag == "--check" else [flag, tmp_path / "report.html"]
-    given += ["--engine"]
-    said = (
-        f"{flag}: with {line} the command ends before the dataset is complete; drop one of the two, and run "
-        f"`beam-shards {flag[2:]} DIR` when the job has ended"
-    )
-    refused(capsys, 2, said, *flags, "--output", tmp_path / "o", *given, *more)
-
-
-@pytest.mark.parametrize(
     ("more", "line"),
     [
         ([], "Beam's job service ends with the command: add --job_endpoint"),

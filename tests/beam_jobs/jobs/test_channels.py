@@ -13,9 +13,6 @@ from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.channels import aligned
 from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.sources.source import Source
-from readers.format.manifest import Manifest
-from tests.support.commands import ONE, run
-from tests.support.datasets import records_of
 
 X_Y = {"x": [1.0, 2.0], "y": [10.0, 20.0]}
 Y_X = {"y": [10.0, 20.0], "x": [1.0, 2.0]}
@@ -105,10 +102,10 @@ def recording(names, units):
 
 
 def test_units_move_with_their_channels_and_must_agree():
-    channels, units = {"signal": ("x", "y")}, {"signal": ("uV", "s")}
+    first = recording(("x", "y"), ("uV", "s"))
 
     def found(*how):
-        return aligned("b", recording(*how), "a", channels, units)
+        return aligned("b", recording(*how), "a", first)
 
     assert found(("y", "x"), ("s", "\N{MICRO SIGN}V")).units == {"signal": ("\N{MICRO SIGN}V", "s")}
     for how in [(("y", "x"), ("", "uV")), (("x", "y"), ())]:
@@ -117,14 +114,10 @@ def test_units_move_with_their_channels_and_must_agree():
         found(("y", "x"), ("ms", "uV"))
 
 
-def test_reshard_keeps_names_of_channels_and_refuses_to_mix_others(tmp_path, capsys):
-    for name, columns in {"a": X_Y, "b": Y_X}.items():
-        (tmp_path / f"{name}.csv").write_bytes(csv(columns))
-        flags = ["--input", tmp_path / f"{name}.csv", "--label", "none", *ONE]
-        assert run("sensors", *flags, "--output", tmp_path / name) == 0
-    for inputs, code in (["a"], 0), (["a", "b"], 2):
-        given = ["--input", *(tmp_path / name for name in inputs), *ONE]
-        assert run("reshard", *given, "--output", tmp_path / f"o{code}") == code
-    assert "differ in features, labels, tokens or channels" in capsys.readouterr().err
-    assert Manifest.read(tmp_path / "o0").channels == {"signal": ("x", "y")}
-    assert len(records_of(tmp_path / "o0")) == 1
+def test_an_array_of_another_name_is_taken_with_a_remark(tmp_path):
+    for name, array in {"a": "acc", "b": "gyro", "c": "acc"}.items():
+        np.savez(tmp_path / f"{name}.npz", **{array: SIGNAL})
+    made = SensorFlags(input=(f"{tmp_path}/*",), label="none").make_job((), "", 1 << 20)
+    remarks = [made.load(Source(f"{name}.npz")).remarks for name in "abc"]
+    assert [len(each) for each in remarks] == [0, 1, 0]
+    assert "another name than that of the first file" in remarks[1][0]

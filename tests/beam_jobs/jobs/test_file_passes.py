@@ -14,9 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.cli.sensors import SensorFlags
-from beam_jobs.errors import DataError
 from beam_jobs.jobs import file_passes
-from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.image_job import ImageJob
@@ -187,18 +185,10 @@ def test_the_classes_do_not_depend_on_whether_files_can_be_read(tmp_path):
     assert whole.whole_files
     windows = sensor_job(tmp_path, "*/*", label="parent", window="4")
     for job, expected in ((whole, [1, 1, 1, 1]), (windows, [0, 0, 5, 0])):
-        found = job.first_pass(SplitRules(ONE), "skip").read(task_of(job)).summary.labels["label"]
+        found = job.first_pass(SplitRules(ONE)).read(task_of(job)).summary.labels["label"]
         assert sorted(found.items()) == [
             *zip(["broken", "gone", "long", "short"], expected, strict=True)
         ]
-
-
-def test_a_reject_ends_the_first_pass_if_it_may_not_be_skipped(tmp_path):
-    tar(tmp_path / "x.tar.gz", FILES)
-    job = image_job(tmp_path, "x.tar.gz", label="column:cls")
-    file_pass = FileFirstPass(rules=SplitRules(ONE), on_reject="fail", job=job)
-    with pytest.raises(DataError, match=r"x\.tar\.gz/a/0\.png: no column 'cls'.*--on_reject fail"):
-        file_pass.read(task_of(job))
 
 
 # Columns.

@@ -36,7 +36,7 @@ class Numbers(FirstPass):
 
 
 def numbers(*counts: int) -> Numbers:
-    return Numbers(rules=SplitRules(PLACEMENT), on_reject="skip", counts=counts)
+    return Numbers(rules=SplitRules(PLACEMENT), counts=counts)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def rules_of(**placement):
 
 def first(job, rules=None):
     """The keys, the rejects, and the merged guess of the first pass."""
-    passed = ReshardFirstPass(rules=rules or rules_of(), on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules or rules_of(), spec=job)
     keys, rejects, guess = [], [], SchemaGuess()
     for found in passed.found(task_of(job)):
         assert len(found.keys) == len(found.splits) == len(found.sizes) == len(found.labels)
@@ -177,9 +177,7 @@ def test_sizes_are_those_of_the_features_that_are_kept(tmp_path):
     records = [example(id=n, image=bytes(5000)) for n in range(50)] + [b"no Example"]
     write_plain(tmp_path / "a", records)
     for drop, size in (((), len(records[0]) + 16), (("image",), len(example(id=1)) + 16)):
-        passed = ReshardFirstPass(
-            rules=rules_of(), on_reject="skip", spec=job_of(tmp_path / "a", drop=drop)
-        )
+        passed = ReshardFirstPass(rules=rules_of(), spec=job_of(tmp_path / "a", drop=drop))
         (found,) = passed.found(task_of(passed.spec))
         assert abs(found.sizes[:50].mean() - size) < 0.1 * size
 
@@ -411,7 +409,7 @@ def test_ranges_of_a_file_are_learned_from_as_files_are(tmp_path, monkeypatch):
     source = task_of(job).chunks[0].source
     cut = sum(map(len, frames[:6]))
     chunks = Chunk(source, 0, cut, 1, cut), Chunk(source, cut, source.size, 7, source.size - cut)
-    passed = ReshardFirstPass(rules=rules_of(), on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules_of(), spec=job)
     whole = SchemaGuess()
     for found in passed.found(Task.of(chunks)):
         whole.merge(found.learned)
@@ -468,7 +466,7 @@ def test_records_of_shards_keep_the_split_in_the_name_of_their_shard(tmp_path):
     frames, again, _, statistics = second(job, job.schema_of(guess), rules)
     assert ([key for key, _ in frames], again) == (keys, rejects)
     assert {split: found.records for split, found in statistics.items()} == {0: 3, 1: 19}
-    passed = ReshardFirstPass(rules=rules, on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules, spec=job)
     rejected = [split.rejected for split in passed.read(task_of(job)).summary.splits]
     assert rejected == [0, 1]
 
@@ -634,6 +632,21 @@ def test_datasets_with_different_meanings_of_labels_are_refused(tmp_path):
     assert job_of(tmp_path / "numbers", tmp_path / "plain").given is None
 
 
+def test_channels_keep_their_names_and_are_not_mixed_with_others(tmp_path):
+    schema = Schema({"signal": ("float32", (None, 2)), "id": ("int64", ())})
+    records = [{"signal": np.ones((3, 2), np.float32), "id": 1}]
+    for name, order in (("a", ["x", "y"]), ("b", ["y", "x"])):
+        options = {"channel_names": {"signal": order}, "channel_units": {"signal": ["g", ""]}}
+        write_dataset(tmp_path / name, schema, {"train": [records]}, options=options)
+    assert job_of(tmp_path / "a").facts == {
+        "channel_names": {"signal": ["x", "y"]},
+        "channel_units": {"signal": ["g", ""]},
+    }
+    assert not any(job_of(tmp_path / "a", drop=("signal",)).facts.values())
+    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
+        job_of(tmp_path / "a", tmp_path / "b")
+
+
 def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_path):
     schema = Schema({"id": ("int64", ()), "tokens": ("int64", (None,), "list")})
     records = [{"id": 1, "tokens": np.array([2, 3])}]
@@ -651,7 +664,7 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
     write_dataset(tmp_path / "named", renamed, {"train": [other]}, vocabulary=4, files=words)
     (tmp_path / "named" / "words").write_bytes(b"one\ntwo\n")
     assert job_of(tmp_path / "named", keep=("ids",)).vocabulary[2:] == (b"one", b"two")
-    with pytest.raises(UsageError, match="differ in features, labels or tokens"):
+    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
         UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"
@@ -781,6 +794,6 @@ def test_members_of_archives_are_files(tmp_path):
 def test_a_source_known_to_be_broken_is_one_reject():
     source = Source("a.zip/x", error="no such member")
     job = ReshardJob(Inputs((), ""))
-    passed = ReshardFirstPass(rules=rules_of(), on_reject="skip", spec=job)
+    passed = ReshardFirstPass(rules=rules_of(), spec=job)
     (found,) = passed.found(Task.of((Chunk(source, 0, 0, 1, 0),)))
     assert [str(reject) for reject in found.rejects] == ["a.zip/x: no such member"]

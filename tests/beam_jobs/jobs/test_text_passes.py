@@ -81,10 +81,8 @@ def rules_of(splits: Splits = TRAIN_AND_VAL, strata: bytes = b"", **options) -> 
     return SplitRules(Placement(0, splits, **options), strata)
 
 
-def first_pass(
-    reader: TextJob, rules: SplitRules, task: Task, on_reject: str = "skip"
-) -> FirstPassResult:
-    one = TextFirstPass(rules=rules, on_reject=on_reject, spec=reader, tokenizer=BPE)
+def first_pass(reader: TextJob, rules: SplitRules, task: Task) -> FirstPassResult:
+    one = TextFirstPass(rules=rules, spec=reader, tokenizer=BPE)
     return one.read(task)
 
 

@@ -129,32 +129,21 @@ def test_a_name_with_a_newline_does_not_look_like_two_lines():
 
 def test_the_dry_run_fails_if_the_job_would():
     some, none = SplitSurvey("a", 2, 1, 9, 0, 0), SplitSurvey("a", 0, 1, 0, 3, 0)
-    check_findings(findings(some, rejects=[reject("x")], failed=[reject("y")]), "skip")
-    check_findings(findings(some), "fail")
-    for found, policy, message in (
-        (findings(some, rejects=[reject("x")]), "fail", "x: broken (--on_reject fail)"),
-        (findings(some, failed=[reject("y")]), "fail", "y: broken (--on_reject fail)"),
-        (
-            findings(none, rejects=[reject("x")]),
-            "skip",
-            "the job would reject all records; the first",
-        ),
-        (
-            findings(some, tried=2, failed=[reject("y"), reject("z")]),
-            "skip",
-            "the first: y: broken",
-        ),
+    check_findings(findings(some, rejects=[reject("x")], failed=[reject("y")]))
+    for found, message in (
+        (findings(none, rejects=[reject("x")]), "the job would reject all records; the first"),
+        (findings(some, tried=2, failed=[reject("y"), reject("z")]), "the first: y: broken"),
     ):
         with pytest.raises(DataError) as caught:
-            check_findings(found, policy)
+            check_findings(found)
         assert message in caught.value.message
         assert caught.value.exit_code == 1
     known = findings(some, replace(none, records=1), rejects=[reject("x")])
-    check_findings(known, "skip", MaxRejects.parse("3"))
+    check_findings(known, MaxRejects.parse("3"))
     with pytest.raises(
         DataError, match=r"3 of 6 inputs are rejected, .* 0\.49: the job would fail; "
     ):
-        check_findings(known, "skip", MaxRejects.parse("0.49"))
+        check_findings(known, MaxRejects.parse("0.49"))
 
 
 @given(st.lists(st.integers(0, 20) | st.integers(0, 2**64 - 1), max_size=60), st.integers(0, 60))
@@ -339,8 +328,6 @@ def test_broken_pictures_are_named_among_tried_records(data, tmp_path, capsys):
     assert "error: 5 of 20 inputs are rejected, more than 5%: the job would fail; " in error
     assert "20 records tried, 5 of them rejected\n" in out
     assert out.count(": cannot be decoded: unknown image format") == 5
-    assert run(*plan, tmp_path / "in", "--on_reject", "fail") == 1
-    assert "error: broken/00.jpg: cannot be decoded" in capsys.readouterr().err
     assert run(*plan, tmp_path / "in/broken") == 1
     error = capsys.readouterr().err
     assert "error: the job would reject all records; the first: 00.jpg: cannot" in error

@@ -265,7 +265,7 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
         found = near_pairs(probes, arrived[name], Closeness)
         again = near_pairs(probes, arrived[name][::-1], Closeness)
         rows = list(zip(*(column.tolist() for column in found), strict=True))
-        assert rows == list(zip(*(column.tolist() for column in again), strict=True))
+        assert sorted(rows) == sorted(zip(*(column.tolist() for column in again), strict=True))
         assert found.second.tolist() == sorted(found.second.tolist())
         expected = []
         for first, i, second, j in wanted:
@@ -274,12 +274,10 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
                 second == name
                 and abs(int(other.rows[int(i), 0]) - int(probes.rows[int(j), 0])) <= 1
             ):
-                number = int(other.numbers[int(i)])
-                row = (other.owner, number, int(other.splits[int(i)]), other.kept_out)
-                expected.append((int(j), *row))
+                expected.append((int(j), other.kept_out))
         assert sorted(rows) == sorted(expected)
     nothing = near_pairs(probes, [], Closeness)
-    assert [len(column) for column in nothing] == [0] * 5
+    assert [len(column) for column in nothing] == [0] * 2
 
 
 def test_a_block_of_sketches_is_handed_over_once():

@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from beam_jobs.engines.direct import cores
 from beam_jobs.engines.pool import fork_context
+from readers.files.processors import processors
 from tests.campaigns.simulation.scenario import outcome
 from tests.campaigns.tally import Tally
 
@@ -30,7 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(flags: argparse.Namespace, tally: Tally) -> None:
     """Runs the campaign."""
     seeds = range(flags.first, flags.first + flags.seeds)
-    with fork_context(()).Pool(cores()) as pool:
+    with fork_context(()).Pool(processors()) as pool:
         outcomes = pool.imap_unordered(partial(outcome, name=flags.job), seeds, _PER_TASK)
         for number, (seed, struck, failure) in enumerate(outcomes, 1):
             for name, times in struck.items():

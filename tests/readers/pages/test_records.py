@@ -97,7 +97,7 @@ def test_an_alert_has_advice_and_its_records(study):
 
 def test_every_check_has_advice():
     others = "drift", "new_features", "missing_features", "changed_features", "changed_labels"
-    assert ADVICE.keys() == {*(check.name for check in CHECKS), *others}
+    assert ADVICE.keys() == {*CHECKS, *others}
 
 
 def test_pictures_of_any_size_are_shown(tmp_path):
