@@ -208,7 +208,7 @@ def test_the_schema_is_that_of_the_first_file_that_can_be_read(tmp_path):
 
 def test_a_lower_rate_of_irregular_samples_is_warned_of(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("t,x\n" + "".join(f"{n / 100},{n}\n" for n in range(300)))
+    path.write_text("t,x\n" + "".join(f"{n / 100},{n * n}\n" for n in range(300)))
     for rate, warns in (("50Hz", True), ("100Hz", False), ("200Hz", False)):
         made = SensorJob(
             Inputs.of([str(path)]),
