@@ -381,7 +381,7 @@ def test_commas_are_decimal_points_between_semicolons():
             assert_same(found.arrays["signal"], expected)
             assert "commas are read as decimal points" in found.notes
     assert "are these decimal commas? Then separate" in rejected("csv", b"x\n0,5\n1,5\n")
-    assert "which has a comma; separate columns with ;" in rejected("csv", b'x,y\n"0,5",1\n')
+    assert "in row 1; if its comma is decimal, separate" in rejected("csv", b'x,y\n"0,5",1\n')
 
 
 def test_names_and_labels_between_semicolons_keep_their_commas():

@@ -77,11 +77,7 @@ def _read(
     options: ReadOptions,
 ) -> Recording:
     names, types = schema.names, schema.types
-    index = {
-        each
-        for each in (schema.pandas_metadata or {}).get("index_columns", ())
-        if isinstance(each, str)
-    }
+    index = list((schema.pandas_metadata or {}).get("index_columns", ()))
     kinds = ["" if _holds_numbers(kind) else str(kind) for kind in types]
     stated = ["pandas' index" if n in index else kind for n, kind in zip(names, kinds, strict=True)]
     layout = lay_out(names, len(names), options, stated)

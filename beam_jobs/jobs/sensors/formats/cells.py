@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import re
 from typing import Any
@@ -28,15 +27,13 @@ _VALUES = pyarrow.array(map(str, _WORDS.values()), pyarrow.string())
 _PER_SECOND: dict[str, int] = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 # Their names at the end of a column's name, and as its unit.
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
-    **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), "ms"),
-    **dict.fromkeys(
-        ("us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "usec", "micros", "microseconds"),
-        "us",
-    ),
-    **dict.fromkeys(("ns", "nsec", "nanos", "nanoseconds"), "ns"),
+_NAMES = {
+    "s": "s sec secs second seconds",
+    "ms": "ms msec millis milliseconds",
+    "us": "us \N{MICRO SIGN}s \N{GREEK SMALL LETTER MU}s usec micros microseconds",
+    "ns": "ns nsec nanos nanoseconds",
 }
+_UNITS = {name: unit for unit, names in _NAMES.items() for name in names.split()}
 _LONG_UNITS = ("min", "mins", "minutes", "h", "hr", "hrs", "hours", "d", "days")
 _UNIT = re.compile(r"(?:^|.*[\s_(\[-])([^\W\d_]+)[)\]]?")
 
@@ -103,9 +100,7 @@ def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
     if column is None:
         raise ValueError(f"{texts[at]!r:.80} in row {row + at} is not a number")
-    comma = ", which has a comma; separate columns with ; if it is a decimal comma" * (
-        "," in texts[at]
-    )
+    comma = "; if its comma is decimal, separate columns with ;" if "," in texts[at] else ""
     raise RejectError(
         f"column {column!r} is not numeric: {texts[at]!r:.80} in row {row + at}{comma}; choose others with "
         f"--columns, or leave it out with --drop_columns {column}"
@@ -190,18 +185,14 @@ def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
     try:
         utc = np.array(moments, "M8[ns]").astype(np.int64)
     except ValueError:  # Hour 24, second 60, February 30.
-        place, error = next(filter(None, map(_wrong_moment, itertools.count(), moments)))
-        raise RejectError(f"row {row + place}: time {times[place]!r}: {error}") from None
-    ahead = [
+        for place, moment in enumerate(moments):
+            try:
+                np.datetime64(moment, "ns")
+            except ValueError as error:
+                raise RejectError(f"row {row + place}: time {times[place]!r}: {error}") from None
+        raise
+    minutes = [
         int(f"{date[2]}{date[3]}") * 60 + int(f"{date[2]}{date[4]}") if date and date[2] else 0
         for date in dates
     ]
-    return seconds(utc - np.array(ahead, np.int64) * 60 * _PER_SECOND["ns"], "ns")
-
-
-def _wrong_moment(place: int, moment: str) -> tuple[int, ValueError] | None:
-    try:
-        np.datetime64(moment, "ns")
-    except ValueError as error:
-        return place, error
-    return None
+    return seconds(utc - np.array(minutes, np.int64) * 60 * _PER_SECOND["ns"], "ns")
