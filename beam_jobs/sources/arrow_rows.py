@@ -38,7 +38,7 @@ _COLUMN_BYTES = 4 << 20
 
 # How an Arrow file with a footer begins, and how a stream ends. Without its end, a stream that was cut between two
 # batches would look whole.
-WITH_FOOTER, STREAM_END = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
+_WITH_FOOTER, _END = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def arrow_memory(columns: int, most_bytes: int) -> int:
@@ -233,8 +233,8 @@ def _feather_rows(
                 for values, error in batch_rows(batch.slice(start, _BATCH_ROWS), most_bytes):
                     yield Row(next(number), values, error)
         if in_stream:
-            file.seek(-len(STREAM_END), 2)
-            if file.read() != STREAM_END:
+            file.seek(-len(_END), 2)
+            if file.read() != _END:
                 raise RejectError("the stream has no end")
     except Exception as error:  # Arrow raises errors of nearly all kinds on damaged input.
         raise RejectError(f"cannot be read to its end: {error}") from None
@@ -244,7 +244,7 @@ def _open_feather(file: BinaryIO, fields: list[int] | None = None) -> Any:
     """A reader of a file or a stream, of some top-level columns."""
     ipc = require("pyarrow", "beam", ".feather and .arrow files").ipc
     file.seek(0)
-    open_ = ipc.open_file if file.read(len(WITH_FOOTER)) == WITH_FOOTER else ipc.open_stream
+    open_ = ipc.open_file if file.read(len(_WITH_FOOTER)) == _WITH_FOOTER else ipc.open_stream
     file.seek(0)
     try:
         reader = open_(file, options=ipc.IpcReadOptions(included_fields=fields, use_threads=False))

@@ -17,11 +17,14 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.delimited import BROKEN_QUOTES, HEAD_BYTES, Head, split_rows
+from beam_jobs.sources.delimited import (
+    BROKEN_QUOTES,
+    DELIMITERS,
+    HEAD_BYTES,
+    find_table,
+    split_rows,
+)
 from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, is_utf8, not_decodable
-
-# The characters between columns, the most usual first.
-DELIMITERS = {"csv": ",;\t|", "tsv": "\t"}
 
 OBJECT_KINDS = ("jsonl", "json")
 
@@ -298,10 +301,10 @@ def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[st
     Raises:
         csv.Error: a row is too long, or the file ends within quotes.
     """
-    head = Head.of(cast(io.BufferedReader, file).peek(HEAD_BYTES))
-    file.read(head.size)
-    usual = next((mark for mark in DELIMITERS[kind] if mark in head.line), DELIMITERS[kind][0])
-    delimiter = dialect.delimiter or head.delimiter or usual
+    above, stated, line = find_table(cast(io.BufferedReader, file).peek(HEAD_BYTES))
+    file.read(above)
+    usual = next((mark for mark in DELIMITERS[kind] if mark in line), DELIMITERS[kind][0])
+    delimiter = dialect.delimiter or stated or usual
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
     room = MAX_LINE_BYTES  # What is left for the current row.
 
@@ -313,8 +316,6 @@ def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[st
                 raise csv.Error(f"a row is longer than {MAX_LINE_BYTES >> 20} MiB")
             yield line
 
-    if names := head.names(delimiter):
-        yield names
     for row in split_rows(lines(), delimiter):
         room = MAX_LINE_BYTES
         yield row
@@ -324,6 +325,7 @@ def _header(rows: Iterator[list[str] | None], encoding: str) -> list[str]:
     header = next(rows, [])
     if header is None:
         raise csv.Error(BROKEN_QUOTES)
+    header[:1] = [name.lstrip("#% ") or name for name in header[:1]]
     if not is_utf8("".join(header)):
         raise csv.Error(f"its first line is {not_decodable(encoding)}")
     check_names(header)

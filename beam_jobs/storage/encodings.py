@@ -15,8 +15,6 @@ HEAD_BYTES = 4096
 
 _BLOCK_BYTES = 1 << 16
 
-_GZIP = b"\x1f\x8b"
-
 # Longer marks first: the mark of UTF-32 begins with that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
@@ -74,17 +72,15 @@ def encoding_name(name: str) -> str:
 
 
 def check_head(head: bytes, encoding: str) -> None:
-    """Rejects a packed file, and one in UTF-8, UTF-16 or UTF-32 that is read in another encoding.
+    """Rejects a file in UTF-8, UTF-16 or UTF-32 that is read in another encoding.
 
     Args:
         head: Up to `HEAD_BYTES` from its beginning.
         encoding: The encoding in which it is read.
 
     Raises:
-        RejectError: The file is packed, has a byte order mark, or NULs as in UTF-16 or UTF-32.
+        RejectError: The file has a byte order mark, or NULs as in UTF-16 or UTF-32.
     """
-    if head.startswith(_GZIP):
-        raise RejectError("it is a gzip file: its name must end in .gz")
     if head.startswith(codecs.BOM_UTF8) and not encoding.startswith(UTF8):
         raise RejectError("it has the byte order mark of UTF-8: drop --text_encoding")
     wide = _wide_encoding(head)

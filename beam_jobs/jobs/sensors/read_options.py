@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.recording import TimesPolicy
 from beam_jobs.storage.encodings import UTF8
@@ -25,9 +23,6 @@ _TIME = re.compile(
     r"(?:[ _-](?:s|sec|seconds|ms|us|ns|utc)|\s*[\[(].*[\])])?",
     re.IGNORECASE,
 )
-# The rows whose values are looked at.
-_LEAST_COUNTED, _MOST_COUNTED = 4, 1000
-
 _ROW_NUMBER = re.compile(r"|#|Unnamed: \d+|__index_level_\d+__")
 
 
@@ -153,7 +148,7 @@ def lay_out(
         called = [titles[place] for place in channels if names and _is_left_out(titles[place])]
         channels = [place for place in channels if not names or not _is_left_out(titles[place])]
         if not channels:
-            which = f"columns {', '.join(names)}" if names else f"{width} columns"
+            which = f"columns {', '.join(other_kinds or names)}" if names else f"{width} columns"
             raise RejectError(f"none of its {which} is a channel; name channels with --columns")
         notes += _left_out(called, other_kinds)
     place = time.get(options.time_column)
@@ -163,28 +158,12 @@ def lay_out(
 def _left_out(called: list[str], other_kinds: list[str]) -> Iterator[str]:
     """Yields remarks about columns that are left out because of their names, and because they hold no numbers."""
     if called:
-        listed = ", ".join(name or "(no name)" for name in called)
-        time = next((name for name in called if _TIME.fullmatch(name)), "")
-        use = f", or use its times with --resample and --time_column {time}" if time else ""
         yield (
-            f"not a channel, as its name is that of times or row numbers: {listed}; keep it with --columns{use}"
+            f"not a channel, as its name is that of times or row numbers: {', '.join(n or '(no name)' for n in called)}; "
+            "use times with --time_column, or keep the channel with --columns"
         )
     if other_kinds:
         yield f"not a channel, as it does not hold numbers: {', '.join(other_kinds)}"
-
-
-def counters(signal: np.ndarray, names: Sequence[str]) -> Iterator[str]:
-    """Yields a remark about each channel of a signal [rows, channels] that counts up evenly, as times do."""
-    if len(signal) < _LEAST_COUNTED:
-        return
-    with np.errstate(all="ignore"):
-        steps = np.diff(signal[:_MOST_COUNTED].astype(np.float64), axis=0)
-        even = (steps[0] > 0) & (abs(steps - steps[0]) <= 1e-6 * steps[0]).all(0)
-    for place in np.flatnonzero(even).tolist():
-        yield (
-            f"column {names[place]} counts up evenly: if it has times or row numbers, leave it out with "
-            "--drop_columns"
-        )
 
 
 def _is_left_out(name: str) -> bool:

@@ -1,12 +1,10 @@
 """The first lines of tables of text, compared with tables that pandas and NumPy write, or with the values that were written."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests.support.arrays import assert_same
-from tests.support.recordings import parquet, read, rejected, signal
+from tests.support.recordings import read, rejected, signal
 
 VALUES = np.array([[0.5, -1.25], [2.75, 8.5], [3.5, 0.125], [1.5, 9.25]])
 
@@ -24,15 +22,13 @@ def numbered(rows: str) -> str:
         ("x,y\n" + ROWS, ("x", "y")),
         ("0,1\n" + ROWS, ("0", "1")),  # pandas with index=False
         (",0,1\n" + numbered(ROWS), ("0", "1")),  # pandas
-        (",1990,2001\n" + numbered(ROWS), ("1990", "2001")),
         ("2024-01-01,2024-02-01\n" + ROWS, ("2024-01-01", "2024-02-01")),
         ("1990,b\n" + ROWS, ("1990", "b")),
         ("# x,y\n" + ROWS, ("x", "y")),  # numpy.savetxt with a header
         ("#made, by, me\n#,x,y\n" + numbered(ROWS), ("x", "y")),
         ("# made by a logger\n\n% 2 channels\nx,y\n" + ROWS, ("x", "y")),
         ("sep=,\r\nx,y\n" + ROWS, ("x", "y")),
-        ("x,y\n" + ROWS.replace("\n", ",\n"), ("x", "y")),
-        ("x,y\n" + ROWS + ",\n,\n", ("x", "y")),
+        ("Report,\nx,y\n" + ROWS, ("x", "y")),
         (ROWS, ()),
     ],
 )
@@ -46,18 +42,17 @@ def test_names_are_found_where_programs_write_them(kind, text, names):
 @pytest.mark.parametrize(
     ("text", "is_header", "note"),
     [
-        ("0,1,2\n3,4,9\n7,5,8\n", True, "--header no: a sample"),
+        ("0,1,2\n3,4,9\n7,5,8\n", True, "--header no: for a sample"),
         ("0,1,2\n3,4,5\n6,7,8\n", False, ""),  # np.arange(9)
         ("0,1\n1,2\n2,3\n3,5\n", False, ""),  # a column goes on in equal steps
         ("0,1\n0.1,1.5\n0.2,1.25\n", False, ""),
-        ("1990,1991,1992\n0.5,1.5,2.5\n", True, "--header no: a sample"),
-        ("1990,1991,1992\n5,15,2\n", False, "--header yes: for names"),
+        ("1990,1991,1992\n0.5,1.5,2.5\n", True, "--header no: for a sample"),
+        ("1990,1991,1992\n5,15,2\n", False, ""),
         ("1990,1991,1993\n0.5,1.5,2.5\n", False, ""),
-        ("1,2\n0.5,1.5\n", False, "--header yes: for names"),
+        ("1,2\n0.5,1.5\n", False, ""),
         ("2,1,0\n0.5,1.5,2.5\n", False, ""),
         ("0,1,2\n", False, ""),
-        (",5,6\n1,5,6\n,2,3\n", False, "--header yes: for names"),
-        (",5,6\n2024-01-01,5,6\n2024-01-02,2,3\n", True, "--header no: a sample"),
+        (",5,6\n1,5,6\n,2,3\n", False, ""),
     ],
 )
 def test_numbers_in_the_first_line_are_names_only_if_they_count_up(text, is_header, note):
@@ -115,20 +110,12 @@ def test_the_unit_of_times_is_that_of_the_file(text, options, times, note):
 
 def test_times_in_long_units_are_rejected():
     for text, name in (("t,x\nmin,g\n0,1\n", "t"), ("Time [h],x\n0,1\n", "Time [h]")):
-        assert "convert them to s, ms, us or ns" in rejected("csv", text.encode(), time_column=name)
+        assert "convert them to s" in rejected("csv", text.encode(), time_column=name)
         assert len(read("csv", text.encode(), time_column=name, time_unit="s").times) == 1
 
 
-def test_empty_rows_columns_and_comments_are_remarks():
-    notes = read("csv", b"# x\n1,2,\n3,4,\n,,\n,,\n").notes
-    assert notes == (
-        "lines above the table that begin with # or % are comments",
-        "rows at its end without a value are left out",
-        "its last column is empty and left out",
-    )
-    assert rejected("csv", b"x,y\n1,2,\n3,4,5\n").startswith("row 1 has 3 values, not 2")
-    late = b"x,y\n" + b"1,2,\n" * 9 + b"3,4,5\n"
-    assert rejected("csv", late) == "its rows have 3 values, but its first line 2"
+def test_an_empty_column_at_the_end_is_a_remark():
+    assert read("csv", b"1,2,\n3,4,\n").notes == ("its last column is empty and left out",)
 
 
 def test_quotes_between_tabs_do_not_swallow_rows():
@@ -146,20 +133,6 @@ def test_numbers_of_python_alone_are_text():
     assert_same(signal("csv", b"x,y\n+1,.5\n1.,-inf\n"), np.array([[1, 0.5], [1, -np.inf]]))
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_channels_that_count_up_evenly_are_remarks(kind):
-    columns = {"n": [5, 7, 9, 11, 13], "x": [1, 3, 2, 5, 5], "T": [20.5, 21, 21.25, 23, 23.5]}
-    rows = list(zip(*columns.values(), strict=True))
-    data = {
-        "csv": "n,x,T\n" + "".join(f"{n},{x},{t}\n" for n, x, t in rows),
-        "jsonl": "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows),
-    }
-    found = read(kind, data[kind].encode() if kind in data else parquet(columns))
-    assert_same(found.arrays["signal"].astype(float), np.array(rows, float))
-    (note,) = found.notes
-    assert note.startswith("column n counts up evenly")
-
-
 def test_blank_lines_between_single_numbers_are_a_remark():
     for end in ("\n", "\r\n", "\r"):
         found = read("csv", "x\n1\n\n3\n\n".replace("\n", end).encode())
@@ -172,7 +145,4 @@ def test_blank_lines_between_single_numbers_are_a_remark():
 
 def test_times_with_and_without_a_zone_are_not_mixed():
     text = b"t,x\n2021-01-01T00:00:00+01:00,0\n2021-01-01T00:00:01,1\n"
-    assert "row 2: time '2021-01-01T00:00:01' and row 1 differ in" in rejected(
-        "csv", text, time_column="t"
-    )
-    assert rejected("csv", b"t,x\n2021-01-01,0\n,1\n", time_column="t") == "row 2 has no time"
+    assert "all with or all without a time zone" in rejected("csv", text, time_column="t")

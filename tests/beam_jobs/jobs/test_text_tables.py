@@ -5,14 +5,13 @@ import csv
 import gzip
 import io
 import json
-import re
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.jobs.sensors.formats import json_lines, text_tables
+from beam_jobs.jobs.sensors.formats import text_tables
 from tests.support.arrays import assert_same
 from tests.support.recordings import (
     limit_records,
@@ -56,12 +55,7 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
         return False
 
     try:
-        # Rows at the end without a value, as spreadsheets write them.
-        rest = re.split("(\r\n?|\n)", text[(values := len(text.rstrip(", \t\r\n"))) :])[:2]
-        text = text[:values] + "".join(rest) * bool(values)
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
-        if header and len(rows) > 1 and not any(row[2:] != [""] for row in rows[1:]):
-            rows[1:] = [row[:2] for row in rows[1:]]  # a comma at the end of every line
         if "\0" in text or len({len(row) for row in rows}) != 1:
             return None
         names = int(header)
@@ -190,8 +184,7 @@ def test_times_and_row_numbers_are_channels_only_if_they_are_named(name):
         found = read(kind, data)
         assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
         (note,) = found.notes
-        assert f"times or row numbers: {name or '(no name)'}; keep it with --columns" in note
-        assert ("--time_column" in note) == (name in TIME_NAMES)
+        assert f"times or row numbers: {name or '(no name)'}; use times with" in note
         if name:
             named = read(kind, data, columns=("y", name))
             assert_same(named.arrays["signal"], np.array([[6.0, 0], [8, 1]]))
@@ -261,7 +254,7 @@ def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
     for row, count in (("4999,1\n", 2), ("4999,1,2,3\n", 4)):
         lines[4999] = row
         found = rejected("csv", "".join(["t,x,y\n", *lines]).encode())
-        assert found == f"row 5000 has {count} values, not 3"
+        assert found.startswith(f"row 5000 has {count} values, not 3")
 
 
 def test_a_row_may_be_longer_than_a_block(monkeypatch):
@@ -298,17 +291,15 @@ def test_times_may_be_written_short_or_long(cells, expected):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ("now", "row 1: time 'now' is neither a number nor ISO 8601"),
-        ("2024-01-01,today", "row 2: time 'today' is neither"),
-        ("2024-01-01,5", "row 2: time '5' is a number, row 1 has a date"),
-        ("5,2024-01-01", "row 2: time '2024-01-01' is a date, row 1 has a number"),
-        ("0001-01-01", "row 1: time '0001-01-01' is neither"),
-        ("2024-13-01", "row 1: time '2024-13-01': Month out of range"),
-        (
-            "2016-12-31T23:59:59,2016-12-31T23:59:60",
-            "row 2: time '2016-12-31T23:59:60': Seconds out",
-        ),
-        ("2021-01-01T24:00:00", "row 1: time '2021-01-01T24:00:00': Hours out of range"),
+        ("now", "row 1: time 'now': expected numbers, or dates of ISO 8601 such as"),
+        ("2024-01-01,today", "row 2: time 'today': expected"),
+        ("2024-01-01,5", "row 2: time '5': expected"),
+        ("5,2024-01-01", "row 1: time '5': expected"),
+        ("2024-01-01,", "row 2: time '': expected"),
+        ("0001-01-01", "row 1: time '0001-01-01': expected"),
+        ("2024-13-01", "row 1: time '2024-13-01': expected"),
+        ("2016-12-31T23:59:59,2016-12-31T23:59:60", "row 2: time '2016-12-31T23:59:60': expected"),
+        ("2021-01-01T24:00:00", "row 1: time '2021-01-01T24:00:00': expected"),
         (
             "1600000000000,1600000000001",
             "its times, such as 1600000000001, are too large for seconds: add --time_unit ms",
@@ -373,15 +364,13 @@ def test_commas_are_decimal_points_between_semicolons():
     assert_same(signal("csv", b"x;y\n0.5;-1000\n;2\n"), expected)
     assert "column 'x' is not numeric: '1.234.5'" in rejected("csv", b"x;y\n1.234,5;1\n")
     for text in (b"y;x\n1,5;1\n2.5;1\n", b"y;x\n1,234;2.5\n"):
-        assert "'y' has decimal commas, and column" in rejected("csv", text)
+        assert "some of its numbers have decimal commas" in rejected("csv", text)
     for kind, mark in (("tsv", "\t"), ("txt", " "), ("csv", "|"), ("csv", "\t")):
         for header in ("x{}y\n", ""):
             text = (header + "0,500{}-1e3\nNA{}2,0\n").replace("{}", mark)
             found = read(kind, text.encode())
             assert_same(found.arrays["signal"], expected)
             assert "commas are read as decimal points" in found.notes
-    assert "are these decimal commas? Then separate" in rejected("csv", b"x\n0,5\n1,5\n")
-    assert "in row 1; if its comma is decimal, separate" in rejected("csv", b'x,y\n"0,5",1\n')
 
 
 def test_names_and_labels_between_semicolons_keep_their_commas():
@@ -470,7 +459,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
     data = "\n".join(map(json.dumps, lines)).encode()
     for block in (1, 5, 4096):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(json_lines, "_BLOCK_LINES", block)
+            patch.setattr(text_tables, "_BLOCK_LINES", block)
             found = read("jsonl", data, own_columns=("y",), metadata_columns=("y",))
         assert_same(found.arrays["signal"], np.arange(12.0)[:, None])
         column = found.columns["y"].of_rows()
@@ -490,9 +479,13 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         (
             b'{"x": [1, 2], "y": [3, 4]}',
             {},
-            "its lines hold lists: a line is one sample, so write a",
+            "none of its columns x (a list, but a line is a sample), y",
         ),
-        (b'{"s":"a"}', {}, "none of its columns s is a channel; name channels with --columns"),
+        (
+            b'{"s":"a"}',
+            {},
+            "none of its columns s (text) is a channel; name channels with --columns",
+        ),
         (
             b"[1]",
             {"own_columns": ("y",)},
@@ -505,7 +498,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         ),
         (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),
         (b"[" * 100_000, {}, "not a whole .jsonl file: line 1 is not JSON"),
-        (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a' is neither"),
+        (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a': expected"),
     ],
 )
 def test_json_lines_of_anything_else_are_rejected(text, options, message):

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow.compute
 import pyarrow.dataset
-import pyarrow.ipc
 import pyarrow.parquet
 
 from beam_jobs.engines.memory import limited
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import seconds, unit_of_times
-from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, counters, lay_out
+from beam_jobs.jobs.sensors.read_options import ReadOptions, column_places, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
-from beam_jobs.sources.arrow_rows import STREAM_END, WITH_FOOTER, arrow_memory
+from beam_jobs.sources.arrow_rows import arrow_memory
 from beam_jobs.storage.limits import check_bytes
 
 _NUMBERS = frozenset(
@@ -51,14 +50,7 @@ def read_parquet(data: bytes, options: ReadOptions) -> Recording:
 
 
 def read_feather(data: bytes, options: ReadOptions) -> Recording:
-    """The same, of a table in Arrow's own format, a file or a stream."""
-    if not data.startswith(WITH_FOOTER):
-        if not data.endswith(STREAM_END):
-            raise ValueError("the stream has no end")
-        with limited(arrow_memory(0, options.max_bytes)):
-            whole = pyarrow.ipc.open_stream(data).read_all()
-            whole.validate()
-        return _read(whole.schema, whole.num_rows, whole.select, options)
+    """The same, of a table in Arrow's own format."""
     # As part of a dataset, a file states its number of rows before any is unpacked.
     file = pyarrow.dataset.IpcFileFormat().make_fragment(pyarrow.py_buffer(data))
 
@@ -77,12 +69,10 @@ def _read(
     options: ReadOptions,
 ) -> Recording:
     names, types = schema.names, schema.types
-    index = list((schema.pandas_metadata or {}).get("index_columns", ()))
-    kinds = ["" if _holds_numbers(kind) else str(kind) for kind in types]
-    stated = ["pandas' index" if n in index else kind for n, kind in zip(names, kinds, strict=True)]
-    layout = lay_out(names, len(names), options, stated)
+    kinds = ["" if str(_plain_type(kind)) in _NUMBERS else str(kind) for kind in types]
+    layout = lay_out(names, len(names), options, kinds)
     for place in layout.channels:
-        if kinds[place] and not _lists_numbers(types[place]):
+        if kinds[place]:
             raise RejectError(
                 f"column {names[place]!r} is not numeric but {kinds[place]}: choose others with --columns"
             )
@@ -101,44 +91,33 @@ def _read(
     table = read(used)
     if table.num_rows != rows:
         raise ValueError(f"it has {table.num_rows} of {rows} rows")
-    signal = np.column_stack([_arrow_numbers(name, table[name]) for name in chosen])
-    times = table[options.time_column] if options.time_column else None
+    columns = {name: _plain(table[name]) for name in used}
+    signal = np.stack([_arrow_numbers(columns[name]) for name in chosen], 1)
+    times = columns[options.time_column] if options.time_column else None
     unit, unit_note = unit_of_times(options.time_unit, options.time_column)
-    rounds = signal.dtype.kind == "f" and any(_exceeds_float64(table[name]) for name in chosen)
-    notes = [*layout.notes, unit_note, _ROUNDED if rounds else ""]
-    notes += counters(signal, chosen) if signal.shape[1] == len(chosen) else ()
+    rounds = signal.dtype.kind == "f" and any(_exceeds_float64(columns[name]) for name in chosen)
     return Recording(
         {"signal": signal},
         times=None if times is None else _arrow_seconds(times, unit),
-        notes=tuple(filter(None, notes)),
-        channels=layout.signal if signal.shape[1] == len(chosen) else {},
-        columns={name: Column.of_cells(_cells(table[name])) for name in own_columns},
+        notes=(*layout.notes, *filter(None, [unit_note, _ROUNDED if rounds else ""])),
+        channels=layout.signal,
+        columns={name: Column.of_cells(columns[name].chunks) for name in own_columns},
     )
 
 
-def _holds_numbers(kind: pyarrow.DataType) -> bool:
-    if pyarrow.types.is_dictionary(kind):
-        kind = kind.value_type
-    return str(kind) in _NUMBERS or pyarrow.types.is_decimal(kind)
+def _plain_type(kind: pyarrow.DataType) -> pyarrow.DataType:
+    """The type in which numbers are read: float64 for decimals, and that of the values for categories."""
+    if pyarrow.types.is_dictionary(kind) and str(kind.value_type) in _NUMBERS:
+        return kind.value_type
+    return pyarrow.float64() if pyarrow.types.is_decimal(kind) else kind
 
 
-def _lists_numbers(kind: pyarrow.DataType) -> bool:
-    lists = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
-    return isinstance(kind, lists) and _holds_numbers(kind.value_type)
+def _plain(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    kind = _plain_type(column.type)
+    return column if kind == column.type else column.cast(kind)  # Arrow has no cast of float16
 
 
-def _arrow_numbers(name: str, column: pyarrow.ChunkedArray) -> np.ndarray:
-    """The numbers of a column [rows], or of one of lists of one length [rows, length]."""
-    if _lists_numbers(column.type):
-        lengths = pyarrow.compute.unique(pyarrow.compute.list_value_length(column)).to_pylist()
-        if len(lengths) != 1 or not lengths[0]:
-            raise RejectError(f"the lists of column {name!r} have different lengths")
-        values = pyarrow.compute.list_flatten(column)
-        return _arrow_numbers(name, values).reshape(-1, lengths[0])
-    if pyarrow.types.is_dictionary(column.type):
-        return _arrow_numbers(name, column.cast(column.type.value_type))
-    if pyarrow.types.is_decimal(column.type):
-        return column.cast("float64").to_numpy()
+def _arrow_numbers(column: pyarrow.ChunkedArray) -> np.ndarray:
     if str(column.type) == "bool" and column.null_count:
         column = column.cast("uint8")  # or NumPy gets objects
     return column.to_numpy()
@@ -152,15 +131,9 @@ def _exceeds_float64(column: pyarrow.ChunkedArray) -> bool:
     return any(abs(limit or 0) > _MOST_WHOLE for limit in limits)
 
 
-def _cells(column: pyarrow.ChunkedArray) -> list[pyarrow.Array]:
-    """The text or numbers of a column; decimals as text."""
-    is_decimal = pyarrow.types.is_decimal(column.type)
-    return (column.cast(pyarrow.string()) if is_decimal else column).chunks
-
-
 def _arrow_seconds(column: Any, unit: str) -> np.ndarray:
     if str(column.type).startswith("date"):
         column = column.cast("timestamp[ms]")
-    if pyarrow.types.is_timestamp(column.type):
+    if str(column.type) not in _NUMBERS:
         unit, column = column.type.unit, column.cast("int64")
-    return seconds(_arrow_numbers("", column), unit)
+    return seconds(column.to_numpy(), unit)

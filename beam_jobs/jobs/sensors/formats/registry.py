@@ -72,7 +72,7 @@ FORMATS = (
     _own(".csv .csv.gz", "text_tables:read_csv", _CELLS, "pyarrow", "beam"),
     _own(".tsv .tsv.gz", "text_tables:read_tsv", _CELLS, "pyarrow", "beam"),
     _own(".txt .txt.gz", "text_tables:read_txt", _CELLS, "pyarrow", "beam"),
-    _own(".jsonl .jsonl.gz", "json_lines:read_jsonl", _LINES, "pyarrow", "beam"),
+    _own(".jsonl .jsonl.gz", "text_tables:read_jsonl", _LINES, "pyarrow", "beam"),
     _own(".wav", "audio:read_wav", _AUDIO),
     _own(_SOUNDS, "audio:read_sound", _AUDIO, "soundfile", "beam"),
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),

@@ -1,4 +1,4 @@
-"""Recordings in tables of text: .csv, .tsv and .txt files."""
+"""Recordings in tables of text: .csv, .tsv and .txt files, and .jsonl files, whose lines are arrays or objects."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import contextlib
 import csv
 import io
 import itertools
+import math
 import re
+from array import array
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.compute
@@ -19,20 +21,22 @@ from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import (
     decimal_signs,
     is_number,
+    is_time,
     numbers,
+    seconds,
     text_seconds,
     unit_of_times,
     with_points,
 )
-from beam_jobs.jobs.sensors.formats.headers import TOP_ROWS, find_header, is_units
-from beam_jobs.jobs.sensors.read_options import ReadOptions, counters, lay_out
+from beam_jobs.jobs.sensors.formats.headers import TOP_ROWS, has_names, is_units
+from beam_jobs.jobs.sensors.read_options import Layout, ReadOptions, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
-from beam_jobs.sources.delimited import BROKEN_QUOTES, Head, split_rows
-from beam_jobs.sources.rows import DELIMITERS, opened_text
+from beam_jobs.sources.delimited import BROKEN_QUOTES, DELIMITERS, find_table, split_rows
+from beam_jobs.sources.rows import numbered_lines, opened_text, parse_json
 from beam_jobs.storage.limits import check_bytes
 
 # Text states no dtype; models take this one.
-DTYPE = "float32"
+_DTYPE = "float32"
 
 _GZIP = b"\x1f\x8b"
 
@@ -49,22 +53,26 @@ _ARROW_RAGGED = re.compile(r"Row #(\d+): Expected \d+ columns, got (\d+)")
 # 50,000 columns and one row took 508 MB.
 _MEMORY_OF_A_BYTE, _MEMORY_OF_A_COLUMN = 128, 10_000
 
+# Lines of JSON in memory as Python objects at a time.
+_BLOCK_LINES = 4096
+
+_JSON_TYPES: dict[type, str] = {str: "text", list: "a list, but a line is a sample", dict: "object"}
+
 # The memory that any table may take in addition to its values.
 _MEMORY_OF_A_ROW = 1 << 20
 
 _BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))[ \t]*[\r\n]")
-_LINE_END, _VALUE = re.compile(rb"\r\n?|\n"), re.compile(rb"\S")
+_ANY_LINE = re.compile(rb"[^\r\n]")
 
 # Remarks.
-_COMMENTS = "lines above the table that begin with # or % are comments"
 _BLANK_LINES = "blank lines between its samples are not read; a missing value is NA"
 _COMMAS = "commas are read as decimal points"
 _EMPTY_COLUMN = "its last column is empty and left out"
-_EMPTY_ROWS = "rows at its end without a value are left out"
+_TITLE = "its first line is a title of columns and left out, because the next one has more names"
 _UNITS = "its second line has no number and was taken for the units of the columns"
 
 
-def text_of(data: bytes, options: ReadOptions) -> bytes:
+def _text(data: bytes, options: ReadOptions) -> bytes:
     """The text of a file in UTF-8 without a byte order mark, unpacked if it is gzipped."""
     source = opened_text(io.BytesIO(data), data.startswith(_GZIP), options.encoding)
     text = io.BytesIO()
@@ -93,26 +101,23 @@ def read_txt(data: bytes, options: ReadOptions) -> Recording:
 
 
 def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
-    """The first character that splits the first two rows into equally many cells.
+    """The first character that splits the first two rows into equally many cells; else a blank, or the first.
 
-    One that splits the second row into numbers takes precedence. Without one, it is a character in both
-    rows, or a blank if that is a choice, or the first choice.
+    A character that splits the second row into numbers takes precedence.
     """
-    even = both = ""
+    several = ""
     for choice in choices:
         if choice != choices[0] and choice.encode() not in text:
             continue
         rows: list[list[str]] = []
         with contextlib.suppress(csv.Error, RejectError):  # It may not be the right choice.
             rows += (row for row, _ in itertools.islice(_rows(text, choice, options), 2))
-        counts = {len(row) for row in rows}
-        if len(counts) == 1 and (choice == choices[0] or counts != {1}):
+        if len({len(row) for row in rows}) == 1 and (choice == choices[0] or len(rows[0]) > 1):
             mark = choice if len(rows[0]) > 1 else ","
             if all(is_number(_pointed(cell, mark)) for cell in rows[-1]):
                 return choice
-            even += choice * (counts != {1})
-        both += choice * (min(counts, default=1) > 1)
-    return (even + both + " " * (" " in choices) + choices)[0]
+            several += choice * (len(rows[0]) > 1)
+    return (several + " " * (" " in choices) + choices)[0]
 
 
 def _pointed(cell: str, delimiter: str) -> str:
@@ -148,60 +153,33 @@ def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[tuple[l
         ) from None
 
 
-class _Table(NamedTuple):
-    """A table of text.
-
-    Attributes:
-        text: Its rows in UTF-8, without those at the end that have no value.
-        delimiter: The character between cells.
-        comment: The names of columns in a comment above it; empty without.
-        notes: Remarks about the lines that are left out.
-    """
-
-    text: bytes
-    delimiter: str
-    comment: list[str]
-    notes: list[str]
-
-
-def _open(data: bytes, choices: str, options: ReadOptions) -> _Table:
-    """The table in a file; a blank as delimiter, or as the last of the choices, stands for several."""
-    text = text_of(data, options)
+def _open(data: bytes, choices: str, options: ReadOptions) -> tuple[bytes, str]:
+    """The rows of a file in UTF-8, and their delimiter; a blank as the last of the choices stands for several."""
+    text = _text(data, options)
     if b"\0" in text:  # Python's csv module accepts these since 3.11
         raise ValueError("it contains zero bytes")
     if options.skip_lines:
         text = re.sub(rb"\A(?:[^\r\n]*(?:\r\n?|\n)){0,%d}" % options.skip_lines, b"", text)
-    head = Head.of(text)
-    text = text[head.size :]
-    delimiter = options.delimiter or head.delimiter or _delimiter(text, choices, options)
-    comment, notes = head.names(delimiter), [_COMMENTS] if head.comment else []
+    above, stated, _ = find_table(text)
+    text = text[above:]
+    delimiter = options.delimiter or stated or _delimiter(text, choices, options)
     if delimiter == " ":
         text = b"\n".join(b"\t".join(line.split()) for line in text.splitlines())
         delimiter = "\t"
     if delimiter == "\t" and b'"' in text:
-        text = _with_quotes(text, options)
-    mark = delimiter.encode()
-    values = len(text.rstrip(mark + b" \t\r\n"))
-    line_end = _LINE_END.search(text, values)
-    end = 0 if not values else line_end.end() if line_end else len(text)
-    notes += [_EMPTY_ROWS] if mark in text[end:] else []
-    return _Table(text[:end], delimiter, comment, notes)
-
-
-def _with_quotes(text: bytes, options: ReadOptions) -> bytes:
-    """A table with tabs whose quotes are those that Arrow reads."""
-    quoted = io.StringIO(newline="")
-    csv.writer(quoted, "excel-tab").writerows(row for row, _ in _rows(text, "\t", options))
-    return quoted.getvalue().encode()
+        quoted = io.StringIO(newline="")  # with the quotes that Arrow reads
+        csv.writer(quoted, "excel-tab").writerows(row for row, _ in _rows(text, "\t", options))
+        text = quoted.getvalue().encode()
+    return text, delimiter
 
 
 def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
     """A signal float64 [rows, channels].
 
-    The first rows are understood as `find_header` and `is_units` do. In tables not separated by commas, a
+    The first rows are understood as `has_names` and `is_units` do. In tables not separated by commas, a
     comma is a decimal point.
     """
-    text, delimiter, comment, notes = _open(data, choices, options)
+    text, delimiter = _open(data, choices, options)
     # Every cell but the last ends in this character.
     ends = max(text.count(b"\n"), text.count(b"\r"))
     check_bytes(8 * (1 + text.count(delimiter.encode()) + ends), options.max_bytes)
@@ -211,56 +189,48 @@ def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
     width, limit = len(top[0][0]), max(options.max_bytes, _MEMORY_OF_A_ROW)
     check_bytes(_MEMORY_OF_A_COLUMN * width, limit, f"its {width} columns take")
     rows = [[_pointed(cell, delimiter) for cell in row] for row, _ in top]
-    where, note = find_header(rows, comment, options.header)
-    names = [name.strip() for name in {"row": top[0][0], "comment": comment, "": []}[where]]
-    above = int(where == "row")
-    # Every line but the first ends in a delimiter.
-    lasts = {row[-1].strip() if len(row) == width + 1 else None for row in rows[1:]}
-    extra = bool(above) and lasts == {""}
-    names += [""] * extra
-    width += extra
+    named, note = has_names(rows, options.header)
+    # A name is empty where the next row has text.
+    pairs = zip(rows[0][1:], rows[1][1:] if named and rows[1:] else (), strict=False)
+    title = any(not name.strip() and not is_time(below) for name, below in pairs)
+    top, rows = top[title:], rows[title:]
+    names = [name.strip() for name in top[0][0]] if named else []
+    names[:1] = [name.lstrip("#% ") or name for name in names[:1]]
     layout = lay_out(names, width, options)
     places, time, titles = layout.channels, layout.time, layout.titles
     read = {*places, *([] if time is None else [time])}
-    units = rows[above] if names and is_units(rows[above:], read) else []
-    stated = () if time is None or not names else (names[time], *units[time : time + 1])
-    time_unit, unit_note = unit_of_times(options.time_unit, *stated)
+    units = rows[1] if named and is_units(rows[1:], read) else []
+    times_are = [] if time is None or not named else [names[time], *units[time : time + 1]]
+    time_unit, unit_note = unit_of_times(options.time_unit, *times_are)
     blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
     texts: dict[str, list[Any]] = {name: [] for name in layout.own_columns}
-    above += bool(units)
+    above = named + bool(units)
     start = top[above - 1][1] if above else 0
-    has_commas, signs = delimiter != "," and b"," in text, dict[str, str]()
+    has_commas, signs = delimiter != "," and b"," in text, set[str]()
     for row, cells in _blocks(text, start, delimiter, width, 1 + bool(units)):
         if has_commas:
-            for place in places:
-                signs |= dict.fromkeys(decimal_signs(cells[place]), titles[place])
+            signs |= set().union(*(decimal_signs(cells[place]) for place in places))
             cells = [with_points(column) if i in read else column for i, column in enumerate(cells)]
-        if extra and pyarrow.compute.unique(cells[-1]).to_pylist() != [""]:
-            raise RejectError(f"its rows have {width} values, but its first line {width - 1}")
         blocks.append(np.stack([numbers(cells[i], row, titles[i]) for i in places], 1))
         if time is not None:
             times.append(text_seconds(cells[time], row, time_unit))
         for name, place in layout.own_columns.items():
             texts[name].append(pyarrow.compute.utf8_trim_whitespace(cells[place]))
     if len(signs) > 1:
-        raise RejectError(
-            f"column {signs[',']!r} has decimal commas, and column {signs['.']!r} has points: expected one decimal "
-            "sign in a file"
-        )
+        raise RejectError("some of its numbers have decimal commas, others have points")
     signal = np.concatenate(blocks)
+    notes = [*layout.notes, note, unit_note]
     if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
         signal = signal[:, :-1]  # every line ends in a delimiter
         notes.append(_EMPTY_COLUMN)
-    commas = "," in signs
-    notes += [note, unit_note, _UNITS if units else "", _COMMAS if commas else "", *layout.notes]
-    notes += [_BLANK_LINES] if width == 1 and _BLANK_LINE.search(text, start) else []
-    notes += counters(signal, [titles[place] for place in places])
+    notes += [_TITLE] * title + [_UNITS] * bool(units) + [_COMMAS] * ("," in signs)
+    notes += [_BLANK_LINES] if width == 1 and _BLANK_LINE.search(text.rstrip(), start) else []
     return Recording(
         {"signal": signal},
         times=None if time is None else np.concatenate(times),
         notes=tuple(filter(None, notes)),
         columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
-        dtype=DTYPE,
+        dtype=_DTYPE,
         channels=layout.signal,
         units={"signal": tuple(units[i].strip() for i in places)} if units else {},
     )
@@ -273,7 +243,7 @@ def _blocks(
 
     The first row has the number `row`.
     """
-    if not _VALUE.search(text, start):
+    if not _ANY_LINE.search(text, start):
         return
     names, first = [str(place) for place in range(width)], row
     try:
@@ -291,8 +261,100 @@ def _blocks(
         ragged = _ARROW_RAGGED.search(str(error))
         if not ragged:
             raise
-        number, values = int(ragged[1]) - 1 + first, int(ragged[2])
-        cure = "; --skip_lines leaves out lines above the table" if number < TOP_ROWS else ""
-        if delimiter == "," and values == 2 * width:
-            cure += "; are these decimal commas? Then separate the columns with ; or tabs"
-        raise RejectError(f"row {number} has {values} values, not {width}{cure}") from None
+        raise RejectError(
+            f"row {int(ragged[1]) - 1 + first} has {ragged[2]} values, not {width}; --skip_lines leaves out lines above "
+            "the table"
+        ) from None
+
+
+def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
+    """A signal float64 [lines, channels]; null and missing names are NaN, true is 1.
+
+    The first line states the columns; those in which it has neither a number nor null are not channels.
+    """
+    text = _text(data, options)
+    check_bytes(8 * (1 + text.count(b",") + text.count(b"\n")), options.max_bytes)
+    lines = _lines(text)
+    first = next(lines, None)
+    if first is None:
+        raise RejectError("the file is empty")
+    names = list(first[1]) if isinstance(first[1], dict) else []
+    top = _cells(first[1], names)
+    kinds = ["" if _is_json_number(value) else _JSON_TYPES[type(value)] for value in top]
+    layout = lay_out(names, len(top), options, kinds)
+    unit, note = unit_of_times(options.time_unit, options.time_column)
+    signal, times = [], []
+    # The code of each value, and those of all lines. Python takes True for 1.
+    codes: dict[str, dict[tuple[bool, Any], int]] = {name: {} for name in layout.own_columns}
+    columns: dict[str, array[int]] = {name: array("q") for name in layout.own_columns}
+    lines = itertools.chain([first], lines)
+    while block := list(itertools.islice(lines, _BLOCK_LINES)):
+        rows = [_row(line, names, len(top), layout) for line in block]
+        # None becomes NaN.
+        signal.append(np.array([[row[i] for i in layout.channels] for row in rows], np.float64))
+        if layout.time is not None:
+            cells = [row[layout.time] for row in rows]
+            times.append(_json_seconds(cells, block[0][0], unit))
+        for name, place in layout.own_columns.items():
+            values = ((isinstance(row[place], bool), row[place]) for row in rows)
+            code_of = codes[name]
+            columns[name].extend(code_of.setdefault(value, len(code_of)) for value in values)
+    return Recording(
+        {"signal": np.concatenate(signal)},
+        times=np.concatenate(times) if times else None,
+        notes=(*layout.notes, *filter(None, [note])),
+        columns={
+            name: Column([value for _, value in codes[name]], np.array(column, np.int64))
+            for name, column in columns.items()
+        },
+        dtype=_DTYPE,
+        channels=layout.signal,
+    )
+
+
+def _lines(text: bytes) -> Iterator[tuple[int, Any]]:
+    """Yields the number and the value of each line that is not blank."""
+    for number, line in numbered_lines(io.BytesIO(text)):
+        if line is None:
+            raise RejectError(f"line {number} is too long")
+        try:
+            yield number, parse_json(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number} is not JSON: {error}") from None
+
+
+def _row(line: tuple[int, Any], names: list[str], width: int, layout: Layout) -> list[Any]:
+    """The values of a line, checked."""
+    number, values = line
+    row = _cells(values, names)
+    if isinstance(values, dict) != bool(names) or len(row) != width:
+        raise RejectError(f"line {number} has other columns than the first")
+    for place in layout.channels:
+        if not _is_json_number(row[place]):
+            column = f" of {names[place]!r}" if names else ""
+            raise RejectError(f"line {number}: {row[place]!r:.80}{column} is not a number")
+    for name, place in layout.own_columns.items():
+        if not isinstance(row[place], str) and not _is_json_number(row[place]):
+            raise RejectError(
+                f"line {number}: {row[place]!r:.80} of {name!r} is not text or a number"
+            )
+    return row
+
+
+def _cells(values: Any, names: list[str]) -> list[Any]:
+    """The values of a line in the order of the names; unnamed ones follow."""
+    if isinstance(values, dict):
+        others = values.keys() - set(names)
+        return [values.get(name) for name in names] + [values[name] for name in others]
+    return values if isinstance(values, list) else [values]
+
+
+def _is_json_number(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float))
+
+
+def _json_seconds(times: list[Any], row: int, unit: str) -> np.ndarray:
+    if all(map(_is_json_number, times)):
+        ticks = np.array([math.nan if time is None else time for time in times])
+        return seconds(ticks, unit)
+    return text_seconds(pyarrow.array(map(str, times)), row, unit)
