@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 from beam_jobs.dataset.output import STAGING, Output
 from beam_jobs.errors import JobError, UsageError
-from beam_jobs.storage.atomic import delete_files, drop_empty_directory, list_files, write_file
+from beam_jobs.storage.atomic import delete_files, list_files, write_file
 from beam_jobs.storage.files import content_of
+from readers.files.local import drop_empty_folder
 from readers.format.manifest import join
 
 _LEASE = "lease"
@@ -223,9 +224,10 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
             delete_files(
                 lease_alone if keeps else [file.path for file in list_files(output.staging)]
             )
-        drop_empty_directory(join(directory, STAGING))
+        # Elsewhere than on a disk, an empty directory does not matter.
+        drop_empty_folder(join(directory, STAGING))
         if not was_there:
-            drop_empty_directory(directory)
+            drop_empty_folder(directory)
 
 
 def _renew(output: Output, lease: Lease) -> None:

@@ -47,14 +47,14 @@ class Follow:
         flink_page: The value of `--engine_page`.
         staging: The folder of the run, where its workers note their progress.
         shards: Returns the number of finished shards, and of all shards (0: unknown).
-        note: Keeps the note that finds the job again; None if none is needed.
+        note: Keeps the note that finds the job again.
     """
 
     engine: str
     flink_page: str
     staging: str
     shards: Callable[[], tuple[int, int]]
-    note: Callable[[RemoteJob], None] | None
+    note: Callable[[RemoteJob], None]
 
 
 def phase_line(name: str, phase: Phase, now: float, unchanged: float = 0.0) -> str:
@@ -105,9 +105,8 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def prepare(self, options: PipelineOptions) -> None:
-        """Sets the options of a pipeline so that its workers note their progress, if it writes the output."""
-        if self._follow.note:
-            note_progress(options, self._follow.staging)
+        """Sets the options of a pipeline so that its workers note their progress."""
+        note_progress(options, self._follow.staging)
 
     def _look_for_others(self, options: PipelineOptions) -> None:
         for address in flink.addresses(options, self._follow.flink_page):
@@ -141,7 +140,7 @@ class Watch:
 
     def _set(self, job: RemoteJob) -> None:
         self._job = job
-        if self._follow.note and (job.flink or job.service):
+        if job.flink or job.service:
             self._follow.note(job)
 
     def begin(self) -> None:

@@ -9,7 +9,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -70,16 +70,8 @@ class PlacedPart(NamedTuple):
     dropped: frozenset[int] = frozenset()
 
 
-class Placed(NamedTuple):
-    """Parts of a file.
-
-    Attributes:
-        parts: Those that may become records.
-        rejects: Parts that cannot become records.
-    """
-
-    parts: list[PlacedPart]
-    rejects: list[Reject]
+# Parts of a file that may become records, and parts that cannot.
+Placed: TypeAlias = tuple[list[PlacedPart], list[Reject]]
 
 
 class _Numbering:
@@ -135,7 +127,7 @@ def placed_parts(
             while some := list(itertools.islice(parts, _PARTS)):
                 yield _place(job, rules, some, numbering)
         except RejectError as error:
-            yield Placed([], [Reject.of(source.key, "read", error)])
+            yield [], [Reject.of(source.key, "read", error)]
 
 
 def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
@@ -158,7 +150,7 @@ def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbe
         *_with_splits(rules, stated, rejects),
         *(_with_splits(known, without_records, rejects) if without_records else ()),
     ]
-    return Placed(placed, rejects)
+    return placed, rejects
 
 
 def _with_splits(

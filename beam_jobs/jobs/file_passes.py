@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.file_parts import FilePart, Placed, PlacedPart, placed_parts
+from beam_jobs.jobs.file_parts import FilePart, PlacedPart, placed_parts
 from beam_jobs.jobs.job import FileJob, Part
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.passes import (
@@ -58,8 +58,8 @@ class FileFirstPass(FirstPass):
             sources = list(map(unpack_reference, references))
             yield self._whole_files(sources, references, task.dropped_rows)
             return
-        for placed in placed_parts(self.job, self.rules, task):
-            yield _found(placed)
+        for parts, rejects in placed_parts(self.job, self.rules, task):
+            yield _found(parts, rejects)
 
     def read_listed(self, pattern: str, span: Span) -> Iterator[FirstPassResult]:
         """Yields the results for the whole files in a span of a pattern, as they are listed; raises as `read` does."""
@@ -94,8 +94,8 @@ class FileFirstPass(FirstPass):
         if self.whole:
             self._sketch_whole_files(builder, list(task.references))
         else:
-            for placed in placed_parts(self.job, self.rules, task, numbered=True):
-                for part in placed.parts:
+            for parts, _ in placed_parts(self.job, self.rules, task, numbered=True):
+                for part in parts:
                     self._sketch_part(builder, part)
         return builder.finish(task.count)
 
@@ -104,12 +104,11 @@ class FileFirstPass(FirstPass):
             left = len(placed.part.planned())
         except RejectError:
             return
-        split = np.array([placed.split], np.uint8)
         try:
             for number, (key, record) in enumerate(placed.part.records(), placed.first):
                 order = self.rules.placement.orders([key.encode()])
                 value = builder.near.value_of(record)
-                builder.add(np.array([number], np.int64), order, split, [value])
+                builder.add(np.array([number], np.int64), order, [value])
                 left -= 1
         except RejectError:
             builder.skip(left)  # They are rejected when they are encoded.
@@ -117,7 +116,7 @@ class FileFirstPass(FirstPass):
     def _sketch_whole_files(self, builder: SketchBuilder, packed: list[bytes]) -> None:
         files = list(map(unpack_reference, packed))
         sources, labels, _, rejects = self._stated(files, packed)
-        splits, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
+        _, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
         chosen = [sources[row] for row in rows]
         orders = self.rules.placement.orders([source.key.encode() for source in chosen])
         with reading_ahead(itertools.chain.from_iterable(map(self.job.reads, chosen))):
@@ -127,7 +126,7 @@ class FileFirstPass(FirstPass):
                 except RejectError:
                     value = None  # The writer of its shard rejects it.
                 one = slice(at, at + 1)
-                builder.add(np.array(rows[one]), orders[one], splits[one], [value])
+                builder.add(np.array(rows[one]), orders[one], [value])
 
     def _stated(
         self, files: list[Source], packed: list[bytes]
@@ -193,16 +192,16 @@ def _class_counts(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[
     return counts
 
 
-def _found(placed: Placed) -> FoundRecords:
+def _found(placed: list[PlacedPart], rejects: list[Reject]) -> FoundRecords:
     keys: list[bytes] = []
     splits: list[Any] = []
     sizes: list[int] = []
     labels: list[Label | None] = []
-    rejects, classes = placed.rejects, []
+    classes: list[Label] = []
     duplicates: list[Any] = []
-    parts = len(placed.parts) + len(rejects)
+    parts = len(placed) + len(rejects)
     rejected = len(rejects)
-    for part, values, split, _, dropped in placed.parts:
+    for part, values, split, _, dropped in placed:
         try:
             planned = part.planned()
         except RejectError as error:
@@ -249,9 +248,9 @@ class FileSecondPass(SecondPass):
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
         batch = _Batch()
-        for placed in placed_parts(self.job, self.plan.rules, task):
-            batch.rejects += placed.rejects
-            for found in placed.parts:
+        for parts, rejects in placed_parts(self.job, self.plan.rules, task):
+            batch.rejects += rejects
+            for found in parts:
                 for _ in self._add(batch, found, encoder):
                     # Windows may take many times the bytes of a file.
                     if batch.size >= _BATCH_BYTES:

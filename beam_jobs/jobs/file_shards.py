@@ -162,20 +162,6 @@ _PIECES_PER_PROCESS = 2
 _BUSY = 0.75
 
 
-class _Shard(NamedTuple):
-    """The contents of a shard.
-
-    Attributes:
-        hashes: uint64 [n], the hashes of its records, in order.
-        references: The reference of each.
-        rejects: Inputs that became no record.
-    """
-
-    hashes: np.ndarray
-    references: list[bytes]
-    rejects: list[Reject]
-
-
 class Pieces(NamedTuple):
     """The processes that write pieces of shards.
 
@@ -241,9 +227,9 @@ class FileShards:
         """
         schema = self.output.schema
         writer = ShardWriter(self.output, self._known_plan, key, schema)
-        shard = _in_order(writer, packed)
-        digest = writer.digest(self.loader.names).update(shard.references)
-        digest.update([shard.hashes.tobytes(), format_rejects(shard.rejects)])
+        hashes, references, rejects = _in_order(writer, packed)
+        digest = writer.digest(self.loader.names).update(references)
+        digest.update([hashes.tobytes(), format_rejects(rejects)])
         if found := writer.find_done(digest.text):
             result, state = found
             # If its statistics cannot be read, the shard is written again.
@@ -251,8 +237,8 @@ class FileShards:
                 return result, Statistics.of_state(schema, state)
         statistics = Statistics(schema)
         load = functools.partial(self._loaded_elsewhere, pieces) if pieces else self._loaded
-        loaded = load(shard.hashes, shard.references, writer.record_bytes, statistics)
-        stretches = itertools.chain(loaded, [Stretch.of_rejects(shard.rejects)])
+        loaded = load(hashes, references, writer.record_bytes, statistics)
+        stretches = itertools.chain(loaded, [Stretch.of_rejects(rejects)])
         return writer.write(stretches, digest, statistics.state), statistics
 
     def _loaded_elsewhere(
@@ -316,8 +302,10 @@ class FileShards:
         return max(1, min(batch_bytes // max(record_bytes, 1), _BATCH_FILES))
 
 
-def _in_order(writer: ShardWriter, packed: list[bytes]) -> _Shard:
-    """The contents of a shard, from packed blocks of references and rejects."""
+def _in_order(
+    writer: ShardWriter, packed: list[bytes]
+) -> tuple[np.ndarray, list[bytes], list[Reject]]:
+    """The hashes, uint64 [n], and references of a shard's records, in order, and its rejects, from packed blocks."""
     blocks = [Block.unpack(block) for block in packed]
     hashes = np.concatenate([block.hashes for block in blocks])
     payloads = [payload for block in blocks for payload in block.payloads]
@@ -327,7 +315,7 @@ def _in_order(writer: ShardWriter, packed: list[bytes]) -> _Shard:
     order = rows_in_order(hashes, lambda row: reference_key(payloads[row]))
     hashes, references = hashes[order], [payloads[row] for row in order]
     check_records(hashes, lambda row: reference_key(references[row]), writer.name, writer.expected)
-    return _Shard(hashes, references, rejects)
+    return hashes, references, rejects
 
 
 def _slices(count: int, step: int) -> Iterator[slice]:

@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.equality import Equality, Similarity
 from beam_jobs.plan.near_keys import SketchBlock, sketch_blocks
-from readers.format.decode.images import EncodedImage
+from readers.format.decode.images import decode_image
 from readers.format.features import kind_of
 from readers.format.schema import Feature
 from readers.format.similarity.likeness import Kind, Sketches
@@ -86,12 +86,9 @@ class Near:
             return np.asarray(values[0])
         ((name, feature),) = self.compared.features.items()
         try:
-            image = EncodedImage(name, feature, values[0])
-            pixels = np.empty(image.shape, image.dtype)
-            image.decode_into(pixels)
+            return decode_image(name, feature, values[0])
         except ValueError:
             return None
-        return pixels
 
     def value_of_texts(self, texts: Sequence[bytes]) -> str | bytes:
         """The argument of `Similarity.sketch` for a record, given its texts in UTF-8."""
@@ -127,42 +124,36 @@ class SketchBuilder:
     near: Near
     owner: str
     _records: int = 0
-    _columns: list[tuple[np.ndarray, np.ndarray, np.ndarray, Sketches]] = field(
-        default_factory=list
-    )
+    _columns: list[tuple[np.ndarray, np.ndarray, Sketches]] = field(default_factory=list)
 
     def skip(self, records: int) -> None:
         """Counts records that have no sketch."""
         self._records += records
 
-    def add(
-        self, numbers: np.ndarray, orders: np.ndarray, splits: np.ndarray, values: Sequence[Any]
-    ) -> None:
+    def add(self, numbers: np.ndarray, orders: np.ndarray, values: Sequence[Any]) -> None:
         """Adds records.
 
         Args:
             numbers: int64 [n], the number of each among the records of the task.
             orders: uint64 [n], its place in the global order.
-            splits: uint8 [n], its split.
             values: From `Near.value_of`; None for a record without one.
         """
         self._records += len(values)
         there = [row for row, value in enumerate(values) if value is not None]
         if there:
             sketches = self.near.likeness.sketch([values[row] for row in there])
-            self._columns.append((numbers[there], orders[there], splits[there], sketches))
+            self._columns.append((numbers[there], orders[there], sketches))
 
     def finish(self, chunks: int = 0) -> Sketched:
         """The sketches of all records that were added."""
         if not self._columns:
             return Sketched([], self._records, chunks)
-        numbers, orders, splits, sketches = zip(*self._columns, strict=True)
+        numbers, orders, sketches = zip(*self._columns, strict=True)
         every = Sketches(*(np.concatenate(column) for column in zip(*sketches, strict=True)))
         blocks = sketch_blocks(
             f"{self.near.kept_out}{self.owner}",
             np.concatenate(numbers),
             np.concatenate(orders),
-            np.concatenate(splits),
             every,
             bool(self.near.kept_out),
         )

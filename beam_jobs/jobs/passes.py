@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -63,16 +63,9 @@ class FirstPassResult(NamedTuple):
     references: list[bytes]
 
 
-class SecondPassResult(NamedTuple):
-    """The result of the second pass over a task.
-
-    Attributes:
-        runs: Runs that the process has written so far; it keeps the other records in memory.
-        statistics: (split, the statistics of its records).
-    """
-
-    runs: list[RunIndex]
-    statistics: list[tuple[int, Statistics]]
+# The result of the second pass over a task: runs that the process has written so far, while it keeps other records in
+# memory; and (split, the statistics of its records).
+SecondPassResult: TypeAlias = tuple[list[RunIndex], list[tuple[int, Statistics]]]
 
 
 class FoundRecords(NamedTuple):
@@ -380,7 +373,7 @@ class SecondPass(abc.ABC):
                 f"{error}: the inputs changed while the job ran; no dataset was written, run "
                 "it again"
             ) from None
-        return SecondPassResult(runs, list(encoder.statistics()))
+        return runs, list(encoder.statistics())
 
     def _block(self, records: EncodedRecords) -> Block:
         placement = self.plan.rules.placement

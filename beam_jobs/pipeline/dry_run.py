@@ -151,10 +151,6 @@ def _by_first_bits(packed: bytes) -> Iterator[tuple[int, bytes]]:
         yield partition, hashes[first == partition].astype("<u8").tobytes()
 
 
-def _count_repeated(group: tuple[int, Iterable[bytes]]) -> int:
-    return count_repeated(group[1])
-
-
 def _report(path: str, output: Output, plan: bytes, *answers: Any) -> None:
     """Writes the findings to a local file for the process that started the pipeline."""
     found = findings_of(output, Plan.unpack(plan), *answers)
@@ -190,7 +186,8 @@ class Survey(beam.PTransform):
             planned.hashes
             | "FirstBits" >> beam.FlatMap(_by_first_bits)
             | "GroupHashes" >> beam.GroupByKey()
-            | "CountRepeated" >> beam.Map(_count_repeated)
+            | "DropFirstBits" >> beam.Values()
+            | "CountRepeated" >> beam.Map(count_repeated)
             | "AllRepeated" >> beam.CombineGlobally(sum)
         )
         return once(

@@ -47,7 +47,7 @@ def loading_pool(processes: int) -> Pool:
     return shared_pool(processes, _PRELOAD)
 
 
-class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
+class WindowStep(beam.DoFn, Generic[T]):
     """A step whose tasks run in the pool.
 
     Results are handed over when further tasks arrive, or at the end of the bundle.
@@ -77,12 +77,12 @@ class WindowStep(beam.DoFn, abc.ABC, Generic[T]):
     def _finished(self, result: T) -> Iterator[Any]:
         yield from self.outputs(result)
 
-    @abc.abstractmethod
     def outputs(self, result: T) -> Iterator[Any]:
-        """Yields the outputs of the step for a result."""
+        """Yields the outputs of the step for a result: by default the result itself."""
+        yield result
 
 
-class TaskStep(WindowStep[T]):
+class TaskStep(WindowStep[T], abc.ABC):
     """A step that reads tasks: a pass over all files, with progress in bytes.
 
     Args:
@@ -130,9 +130,6 @@ class ReadTasks(TaskStep[T]):
 
     def work(self) -> Callable[[Any], T]:
         return self._read
-
-    def outputs(self, result: T) -> Iterator[T]:
-        yield result
 
 
 # The tag of (split, Statistics), an output of every step that encodes records.

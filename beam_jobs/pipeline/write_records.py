@@ -79,11 +79,11 @@ class _SecondPass(TaskStep[SecondPassResult]):
             self._runs.give_up()
 
     def outputs(self, result: SecondPassResult) -> Iterator[Any]:
-        records = sum(statistics.records for _, statistics in result.statistics)
-        Metrics.counter("parts", "encoded").inc(records)
-        for item in result.statistics:
+        runs, statistics = result
+        Metrics.counter("parts", "encoded").inc(sum(of_split.records for _, of_split in statistics))
+        for item in statistics:
             yield TaggedOutput(STATISTICS, item)
-        yield from (run.pack() for run in result.runs)
+        yield from (run.pack() for run in runs)
 
 
 class WriteRecords(beam.PTransform):

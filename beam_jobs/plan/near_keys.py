@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ ROW = np.dtype([("key", "<u4"), ("digest", "<u8"), ("order", "<u8"), ("row", "<u
 PAIR = np.dtype([("first", "<u4"), ("second", "<u4"), ("block", f"V{_NAME_BYTES}")])
 
 # The bytes of a record in an element without its probe.
-_RECORD_BYTES = 9
+_RECORD_BYTES = 8
 
 # Up to this many records with one key are all paired. If there are more, each is paired with the first ones, so
 # many that the number of pairs stays the same, but at least `_FEWEST`.
@@ -68,31 +68,24 @@ class Probes:
         owner: The id of the task from which the records are dropped.
         kept_out: Whether they are records of `--keep_out`, which are not dropped themselves.
         numbers: int64 [n], the number of each in its owner.
-        splits: uint8 [n], the split of each.
         rows: uint8 [n, bytes], the probe of each.
     """
 
     owner: str
     kept_out: bool
     numbers: np.ndarray
-    splits: np.ndarray
     rows: np.ndarray
 
-    def pack(self, rows: np.ndarray | slice = slice(None), *more: np.ndarray) -> bytes:
-        """The probes of some rows as bytes, after columns of numbers for each."""
-        of_all = Ragged.of_texts([self.owner]), np.array(self.kept_out)
-        return pack(*more, *of_all, self.numbers[rows], self.splits[rows], self.rows[rows])
-
-    @classmethod
-    def of_columns(cls, columns: list[Any]) -> Probes:
-        """The probes, given the unpacked columns."""
-        owner, kept_out, *others = columns
-        return cls(owner.texts()[0], bool(kept_out), *others)
+    def pack(self) -> bytes:
+        """The probes as bytes."""
+        owner, kept_out = Ragged.of_texts([self.owner]), np.array(self.kept_out)
+        return pack(owner, kept_out, self.numbers, self.rows)
 
     @classmethod
     def unpack(cls, data: bytes) -> Probes:
-        """The probes that `pack` packed without more columns."""
-        return cls.of_columns(unpack(data))
+        """The probes that `pack` packed."""
+        owner, kept_out, numbers, rows = unpack(data)
+        return cls(owner.texts()[0], bool(kept_out), numbers, rows)
 
 
 class Keys(NamedTuple):
@@ -140,7 +133,6 @@ def sketch_blocks(
     owner: str,
     numbers: np.ndarray,
     orders: np.ndarray,
-    splits: np.ndarray,
     sketches: Sketches,
     kept_out: bool = False,
 ) -> Iterator[SketchBlock]:
@@ -151,7 +143,7 @@ def sketch_blocks(
         text = f"{'kept out' if kept_out else 'job'} {owner}#{numbers[start]}"
         name = hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_NAME_BYTES)
         its_numbers = numbers[part].astype(np.int64, copy=False)
-        probes = Probes(owner, kept_out, its_numbers, splits[part], sketches.probes[part])
+        probes = Probes(owner, kept_out, its_numbers, sketches.probes[part])
         columns = (orders, sketches.keys, sketches.known, sketches.digests)
         yield SketchBlock(name.digest(), probes, *(column[part] for column in columns))
 

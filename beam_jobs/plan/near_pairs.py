@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_jobs.columns import unpack
+from beam_jobs.columns import pack, unpack
 from beam_jobs.errors import loss_error
 from beam_jobs.plan.equality import Similarity
 from beam_jobs.plan.near_keys import PAIR, Probes, duplicate_key
@@ -60,24 +60,21 @@ def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]
     partitions have found is sent once.
     """
     every = np.unique(np.frombuffer(b"".join(pairs), f"V{PAIR.itemsize}")).view(PAIR)
-    # In addition to a probe: the rows, the number and the split.
-    step = max(1, PIECE_BYTES // (probes.rows.shape[1] + 13))
+    # In addition to a probe: the row of the later record, and whether the earlier one is kept out.
+    step = max(1, PIECE_BYTES // (probes.rows.shape[1] + 5))
     for block, to_block in grouped(every["block"], every):
         for start in range(0, len(to_block), step):
             some = to_block[start : start + step]
-            yield block, probes.pack(some["first"], some["second"])
+            kept_out = np.full(len(some), probes.kept_out)
+            yield block, pack(some["second"], kept_out, probes.rows[some["first"]])
 
 
 def near_pairs(probes: Probes, arrived: Iterable[bytes], likeness: Similarity) -> NearPairs:
     """The near pairs whose second is in a block, given its probes and the results of `sent` for it."""
-    parts = []
-    for packed in [probes.pack(slice(0), np.empty(0, np.uint32)), *arrived]:
-        second, *columns = unpack(packed)
-        parts.append((second.astype(np.int64), Probes.of_columns(columns)))
-    sizes = [len(second) for second, _ in parts]
-    second = np.concatenate([second for second, _ in parts])
-    rows = np.concatenate([some.rows for _, some in parts])
-    kept_out = np.repeat([some.kept_out for _, some in parts], sizes)
+    none = np.empty(0, np.uint32), np.empty(0, bool), probes.rows[:0]
+    columns = zip(none, *map(unpack, arrived), strict=True)
+    second, kept_out, rows = (np.concatenate(parts) for parts in columns)
+    second = second.astype(np.int64)
     order = np.argsort(second, kind="stable")
     near = [np.empty(0, np.int64)]
     for start in range(0, len(order), _AT_ONCE):

@@ -246,7 +246,7 @@ def feature_of(value: Any) -> Feature | None:
         return Feature(
             "float32" if array.dtype.kind == "f" else dtype_name(array.dtype), array.shape
         )
-    except ValueError:
+    except Exception:  # Tensors of other libraries raise nearly everything.
         return None
 
 

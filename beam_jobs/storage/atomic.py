@@ -177,12 +177,6 @@ def delete_files(paths: Iterable[str]) -> None:
         files_of(named[0]).delete(named)
 
 
-def drop_empty_directory(path: str) -> None:
-    """Removes a local directory if it is empty; elsewhere an empty directory does not matter."""
-    if is_local(path):
-        drop_empty_folder(path)
-
-
 def drop_uploads(directory: str) -> None:
     """Drops the parts of unfinished objects that a killed run has sent, which are charged for."""
     # Permission to write may not include listing uploads, and the dataset does not need it.

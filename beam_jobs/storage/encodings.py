@@ -31,9 +31,6 @@ _NULS: dict[tuple[bool, ...], str] = {
     (True, True, True, False): "utf-32-be",
 }
 
-# Replaces bytes that cannot be decoded. UTF-8 cannot encode it, so only its line is rejected.
-_UNDECODABLE = "\udcff"
-
 # Spellings of characters by other characters, such as \\n or +AGE-, in programs and mail.
 _ESCAPES = ("raw-unicode-escape", "unicode-escape", "utf-7")
 
@@ -47,7 +44,8 @@ def is_utf8(text: str) -> bool:
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    return _UNDECODABLE, cast(UnicodeDecodeError, error).end
+    # UTF-8 cannot encode this character, so only its line is rejected.
+    return "\udcff", cast(UnicodeDecodeError, error).end
 
 
 _ERRORS = "beam_jobs.mark"
@@ -72,17 +70,19 @@ def encoding_name(name: str) -> str:
 
 
 def check_head(head: bytes, encoding: str) -> None:
-    """Rejects a file in UTF-8, UTF-16 or UTF-32 that is read in another encoding.
+    """Rejects a pointer of Git LFS, and UTF-8, UTF-16 or UTF-32 that is read in another encoding.
 
     Args:
         head: Up to `HEAD_BYTES` from its beginning.
         encoding: The encoding in which it is read.
 
     Raises:
-        RejectError: The file has a byte order mark, or NULs as in UTF-16 or UTF-32.
+        RejectError: The file is such a pointer, or has a byte order mark or NULs as in UTF-16 or UTF-32.
     """
     if head.startswith(codecs.BOM_UTF8) and not encoding.startswith(UTF8):
         raise RejectError("it has the byte order mark of UTF-8: drop --text_encoding")
+    if head.startswith(b"version https://git-lfs.github.com/spec/"):
+        raise RejectError("a pointer of Git LFS: fetch the file itself with git lfs pull")
     wide = _wide_encoding(head)
     if wide and len("\n".encode(encoding)) == 1:
         raise RejectError(

@@ -48,8 +48,8 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
         """The cursor of the first batch of a pass, and the cursor after its last batch; None for an endless pass."""
 
     @abc.abstractmethod
-    def after(self, steps: int, end: _Cursor | None) -> tuple[_Cursor, int]:
-        """The cursor after `steps` batches, or after the last batch before `end`; and the number of batches."""
+    def after(self, cursor: _Cursor, steps: int, end: _Cursor | None) -> tuple[_Cursor, int]:
+        """The cursor after `steps` more batches, or after the last batch before `end`; and the number of batches."""
 
     @abc.abstractmethod
     def _batches_of_pass(self, number: int) -> int: ...
@@ -67,8 +67,8 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
     def state_after(self, steps: int) -> State:
         """The state after the first `steps` batches of all passes; ValueError if there are fewer."""
-        end = None if self.options.order.each_pass else self.bounds_of(0)[1]
-        cursor, last = self.after(steps, end)
+        begin, end = self.bounds_of(0)
+        cursor, last = self.after(begin, steps, None if self.options.order.each_pass else end)
         if last < steps:
             raise ValueError(f"steps={steps}: there are {last} batches in a pass")
         return self.state(cursor)

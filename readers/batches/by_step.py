@@ -83,9 +83,9 @@ class BatchesByStep(BatchSource[int]):
     def bounds_of(self, number: int) -> tuple[int, int | None]:
         return self.schedule.steps_of_pass(number if self.options.order.each_pass else 0)
 
-    def after(self, steps: int, end: int | None) -> tuple[int, int]:
-        last = steps if end is None else min(steps, end)
-        return last, last
+    def after(self, cursor: int, steps: int, end: int | None) -> tuple[int, int]:
+        last = cursor + steps if end is None else min(cursor + steps, end)
+        return last, last - cursor
 
     def _batches_of_pass(self, number: int) -> int:
         return (self.options.repeat or 1) * self.schedule.steps_per_epoch

@@ -70,13 +70,13 @@ def _fetched(
 ) -> Iterator[tuple[Iterable[Group], list[FramedRecords]]]:
     """Yields groups, with their records in memory if they are in a store; threads fetch the next ones."""
     records = source.records
-    if records.is_fetched:
+    if records.shards.is_fetched:
         yield groups, []
         return
 
     def fetch(window: _Window) -> tuple[list[Group], list[FramedRecords], np.ndarray]:
         complete, numbers, waiting = window
-        return complete, [] if records.is_fetched else [records.fetch(numbers)], waiting
+        return complete, [] if records.shards.is_fetched else [records.fetch(numbers)], waiting
 
     kept = list[FramedRecords]()
     windows = mapped_ahead(fetch, _windows(source, groups), WINDOWS_AHEAD)

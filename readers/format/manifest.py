@@ -134,6 +134,20 @@ class Manifest:
         """Feature name -> the unit of each channel, "" for unknown ones, if their files state them."""
         return self._of_channels(UNITS)
 
+    def meaning(self, feature: str) -> dict[str, Any]:
+        """What the manifest says of the numbers of a feature."""
+        name, spec, options = self.name_of_job(feature), self.schema[feature], self.options
+        tokens = [options.get("tokens"), *(file.crc32c for file in self.files.values())]
+        facts = {
+            "classes": self.label_names if name == "label" else self.class_names.get(feature),
+            "tokens": tokens if name == "tokens" else None,
+            "channels": self.channels.get(feature),
+            "units": self.units.get(feature),
+            "rate": self.sample_rate if spec.shape and spec.dtype != "string" else 0,
+            "box_order": options.get("box_order") if name in ("boxes", "keypoints") else None,
+        }
+        return {fact: value for fact, value in facts.items() if value}
+
     @property
     def channel_titles(self) -> dict[str, tuple[str, ...]]:
         """Feature name -> its channels with their units, such as `x [g]`, for people."""
@@ -417,6 +431,8 @@ def _without_manifest(directory: str) -> str:
     on_disk = is_local(directory)
     if on_disk and not os.path.exists(directory):
         return f"{directory}: no such directory"
+    if os.path.basename(directory) == MANIFEST:
+        return f"{directory} is a file: name its folder, {os.path.dirname(directory) or '.'}"
     message = (
         f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or, "
         "in Python, set schema= to read TFRecord files without a manifest"

@@ -75,7 +75,7 @@ class Plan:
         mixed: The number of records and the weight of each dataset in a mixture; empty for a single dataset.
         sizes: The sizes in all splits of features of unknown shape, if the manifest has them.
         work: The work on each record after it is read; None if there is none.
-        channels: The names of the channels of features, if the manifest states them.
+        meanings: What the manifest says of the numbers of each feature, such as the names of its channels.
         decoders: The decoders that keep some of these channels.
     """
 
@@ -88,7 +88,7 @@ class Plan:
     mixed: tuple[tuple[int, float], ...] = ()
     sizes: Mapping[str, Sizes] = field(default_factory=dict)
     work: RecordWork | None = None
-    channels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    meanings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
 
     @property

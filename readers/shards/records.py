@@ -88,16 +88,6 @@ class Records:
         rows = self.memory.rows if own else None
         self._decoder = RecordDecoder(plan, self._reader.place, self.memory.empty, rows)
 
-    @property
-    def is_local(self) -> bool:
-        """Whether every file is on a local disk, or cached there when first read."""
-        return self.shards.is_local
-
-    @property
-    def is_fetched(self) -> bool:
-        """Whether every file is on a local disk by now, so that no record needs a request."""
-        return self.shards.is_fetched
-
     def __len__(self) -> int:
         return self.plan.records
 

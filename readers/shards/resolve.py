@@ -13,7 +13,7 @@ from readers.files.of_path import files_of
 from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Schema
 from readers.order.mixture import Mix
-from readers.shards.features import common_sizes
+from readers.shards.features import common_sizes, warn_of_names
 from readers.shards.plan import ColumnNames, Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
 from readers.shards.resolving.files import files_plan, found_files, is_glob
@@ -43,8 +43,9 @@ def resolve(
         return _mixed(path, [resolve(directory, *how) for directory in path.weights])
     is_one = isinstance(path, (str, os.PathLike))
     names = _names(path)
-    if schema is not None and not _is_dataset(names[0]):
+    if schema is not None and not files_of(names[0]).exists(join(names[0], MANIFEST)):
         plan = files_plan(found_files(names[0]) if is_one else names, split, schema)
+        warn_of_names(plan)
     elif not is_one:
         return _joined(names, [resolve(name, *how) for name in names])
     elif is_glob(names[0]):
@@ -56,7 +57,7 @@ def resolve(
     of_channels = columns if isinstance(columns, Mapping) else {}
     names = list(columns) if of_channels else name_list("columns", columns)
     decoders = {
-        name: Channels.named(name, chosen, plan.channels.get(name, ()))
+        name: Channels.named(name, chosen, plan.meanings.get(name, {}).get("channels", ()))
         for name, chosen in of_channels.items()
         if chosen is not None
     }
@@ -93,11 +94,12 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
                 f"{path} has other features than {paths[0]}: {plan.schema}, not {first.schema}; "
                 "choose features that both have with columns="
             )
-        if plan.channels != first.channels:
-            raise ValueError(
-                f"{path} has other channels than {paths[0]}: {plan.channels}, not {first.channels}; "
-                "read them one by one, or write them with the same --columns"
-            )
+        for name in first.schema:
+            if (found := plan.meanings.get(name)) != (expected := first.meanings.get(name)):
+                raise ValueError(
+                    f"{path} and {paths[0]} differ in the meaning of {name!r}: {found!r:.200}, not {expected!r:.200}; "
+                    "write both alike, or choose other features with columns="
+                )
     records = sum(plan.records for plan in plans)
     nbytes = sum(plan.records * (plan.record_bytes or 0.0) for plan in plans)
     return Plan(
@@ -107,7 +109,7 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
         records=records,
         record_bytes=nbytes / records if records else None,
         fingerprint=tuple(plan.fingerprint for plan in plans),
-        channels=first.channels,
+        meanings=first.meanings,
         decoders=first.decoders,
         sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )
@@ -118,8 +120,3 @@ def name_list(argument: str, names: Any) -> list[str]:
     if isinstance(names, (list, tuple)) and names and all(isinstance(n, str) for n in names):
         return list(names)
     raise ValueError(f"{argument}={names!r}: expected a list of feature names")
-
-
-def _is_dataset(path: str) -> bool:
-    """Whether a path is a dataset with a manifest."""
-    return files_of(path).exists(join(path, MANIFEST))

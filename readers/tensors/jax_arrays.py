@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ try:
     import jax
 except ModuleNotFoundError:
     raise ImportError("readers.jax_batches needs JAX: pip install jax") from None
+
+
+_CURE = "call jax.config.update('jax_enable_x64', True) first, or leave it out with columns="
 
 
 def this_process() -> tuple[int, int]:
@@ -29,6 +33,8 @@ def _check_fits(name: str, array: Any) -> None:
             f"{name!r}: JAX has no arrays of strings, or of several shapes: leave it out with columns=, pad it "
             "with batching=readers.Padded(...), or convert it with transform="
         )
+    if dtype in (np.float64, np.complex128) and not jax.config.read("jax_enable_x64"):
+        warnings.warn(f"{name!r} is {dtype}, and JAX keeps half of its bits: {_CURE}", stacklevel=1)
     if dtype not in (np.int64, np.uint64) or not array.size:
         return
     bounds = np.iinfo(jax.dtypes.canonicalize_dtype(dtype))
@@ -36,7 +42,7 @@ def _check_fits(name: str, array: Any) -> None:
         if not bounds.min <= number <= bounds.max:
             raise ValueError(
                 f"{name!r} has the number {number}, which does not fit into the {bounds.dtype} that JAX uses for "
-                f"{dtype}: call jax.config.update('jax_enable_x64', True) first, or leave it out with columns="
+                f"{dtype}: {_CURE}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from readers.batches.prefetch import prefetched
 from readers.batches.stream import described, made_from, open_batches
 from readers.format.decode.column import Allocator
 from readers.hosts import Shard, host_of
-from readers.order.state import Cursor, State
+from readers.order.state import State
 from readers.shards.plan import Plan
 
 try:
@@ -58,6 +59,11 @@ class TorchBatches(IterableDataset[Any]):
         self._opened: tuple[tuple[Any, ...], BatchSource[Any]] | None = None
 
     def __iter__(self) -> TorchPass:
+        # Nothing else says that a loader puts our batches into batches.
+        if sys._getframe(1).f_locals.get("auto_collation"):
+            raise ValueError(
+                "DataLoader: pass batch_size=None, because the dataset already makes batches"
+            )
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         if info:
@@ -153,9 +159,7 @@ class TorchPass(Iterator[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """The position in this pass, with the dataset and the workers that it fits."""
-        cursor, number = self._next
-        held = [cursor.epoch, cursor.place, *cursor.held] if isinstance(cursor, Cursor) else []
-        return {**self._fits(), "pass": self._number, "batch": number, "cursor": held}
+        return {**self._fits(), "pass": self._number, "batch": self._next[1]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resumes a pass; ValueError if the state has another dataset, order, host or number of workers."""
@@ -165,11 +169,7 @@ class TorchPass(Iterator[Any]):
         self._number = state["pass"]
         self._dataset.passes.resume(self._number, self._turn[0])
         begin, self._end = self._batches.bounds_of(self._number)
-        if isinstance(begin, Cursor):
-            epoch, place, *held = state["cursor"]
-            self._next = Cursor(epoch, place, tuple(held)), state["batch"]
-        else:
-            self._next = begin + state["batch"], state["batch"]
+        self._next = self._batches.after(begin, state["batch"], self._end)
         self._ahead = self._begin()
 
     def _fits(self) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
 
 from readers.batches.batch_source import BatchSource
 from readers.batches.stream import made_from
-from readers.order.state import Cursor
 from readers.tfdata.bridge import TensorBridge
 from readers.tfdata.feed import Batch
 
@@ -22,7 +20,7 @@ def read_pass(
     """Yields the batches of a pass from a number on. If `after_error` its place is unknown, the pass ends."""
     cursor, end = batches.bounds_of(of_pass)
     try:
-        first = _after(batches, cursor, number)
+        first, _ = batches.after(cursor, number, None)
     except Exception as error:
         if not after_error:
             raise
@@ -31,13 +29,3 @@ def read_pass(
     for arrays, _ in made_from(batches, bridge.arrays, (first, 0), end):
         yield arrays
         del arrays  # Its memory can be used again while the next one is read.
-
-
-def _after(batches: BatchSource[Any], cursor: int | Cursor, count: int) -> int | Cursor:
-    """The cursor after `count` more batches."""
-    if isinstance(cursor, int):
-        return cursor + count
-    groups = itertools.chain.from_iterable(of for _, of in batches.epochs(cursor, None))
-    for group in itertools.islice(groups, count):
-        cursor = group.after
-    return cursor

@@ -217,6 +217,13 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(dataset, monkeypatch)
     assert not found["id"].is_pinned()
 
 
+def test_a_loader_that_would_make_batches_of_batches_is_an_error(dataset):
+    batches = readers.torch_batches(dataset, **SHUFFLED)
+    for how in ({}, {"batch_size": 2, "num_workers": 1}):
+        with pytest.raises(ValueError, match="DataLoader: pass batch_size=None"):
+            next(iter(data.DataLoader(batches, **how)))
+
+
 def test_arguments_are_checked(dataset):
     with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'"):
         readers.torch_batches(dataset, batch_size=2, batchsize=3)

@@ -109,10 +109,3 @@ def test_people_see_names_and_units(tmp_path, capsys):
     readers.report(tmp_path, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "x [g]" in page and "y [&lt;b&gt;]" in page and "channel 0" not in page
-
-
-def test_datasets_with_other_channels_are_not_read_together(tmp_path):
-    for name, names in {"a": NAMES, "b": NAMES[::-1]}.items():
-        dataset(tmp_path / name, names=names)
-    with pytest.raises(ValueError, match="has other channels"):
-        readers.as_numpy([tmp_path / "a", tmp_path / "b"], batch_size=5, batching="padded")

@@ -106,6 +106,14 @@ def test_every_reader_reads_every_encoding_of_every_dtype(tmp_path, rng, encodin
     assert_readers_agree(path, Schema(features), records)
 
 
+def test_a_list_that_no_record_has_is_a_warning(tmp_path):
+    path = write_plain(tmp_path / "a.tfrecord", [example(label=[1, 2]), example(other=3)])
+    lists = {"label": ("int64", [None], "list")}
+    assert len(readers.RecordSource(path, schema=lists)) == 2
+    with pytest.warns(UserWarning, match="feature 'lable' is empty in the first 2 records"):
+        readers.RecordSource(path, schema={**lists, "lable": ("int64", [None], "list")})
+
+
 # Encoded images.
 
 _PIXELS = np.random.default_rng(17)
@@ -128,6 +136,7 @@ IMAGES = {
     "PNG of TensorFlow of 16 bits": tf.io.encode_png(np.dstack([SIXTEEN_BITS] * 3)).numpy(),
     "PNG with a palette": encoded(PALETTE, "PNG"),
     "PNG with a transparent color": encoded(PALETTE, "PNG", transparency=3),
+    "PNG with transparent colors": encoded(PALETTE, "PNG", transparency=bytes(range(0, 256, 16))),
     "PNG with alpha": encoded(np.dstack([RGB, GRAY]), "PNG"),
     "GIF": encoded(PALETTE, "GIF"),
     "first frame of a GIF": encoded(PALETTE, "GIF", save_all=True, append_images=[PALETTE]),

@@ -132,8 +132,6 @@ SOUNDS = [
     ("au", "AU", "DOUBLE", "float64"),
     ("snd", "AU", "ULAW", "int16"),
     ("caf", "CAF", "ALAC_24", "int32"),
-    ("w64", "W64", "FLOAT", "float32"),
-    ("voc", "VOC", "PCM_16", "int16"),
     ("sph", "NIST", "PCM_16", "int16"),
 ]
 SOUND_FILES = {

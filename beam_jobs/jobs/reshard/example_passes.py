@@ -21,9 +21,10 @@ from beam_jobs.jobs.passes import (
 from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
 from beam_jobs.jobs.reshard.record_fit import (
     RecordFit,
+    odd_ones,
     with_features,
 )
-from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
+from beam_jobs.jobs.reshard.schema_guess import LEARNED, ONE_BYTES_VALUE, SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.rejects import Reject
@@ -144,8 +145,14 @@ class ReshardSecondPass(SecondPass):
         columns = {name: [values[name][row] for row in good] for name in self._counted}
         splits = examples.splits[good]
         counter.count(splits, columns)
+        keys = [examples.keys[row] for row in good]
+        for name, stored in columns.items() if self.spec.given is None else ():
+            what, odd = odd_ones(stored) if self._counted[name] == ONE_BYTES_VALUE else ("", [])
+            text = f"{name!r} is not {what}, as most are, so all are stored as bytes; a --schema rejects it"
+            for place in odd:
+                counter.remark(int(splits[place]), text, keys[place].decode("utf-8", "replace"))
         return EncodedRecords(
-            [examples.keys[row] for row in good],
+            keys,
             splits,
             [self._frame(examples, row) for row in good],
             self._index_rows.pack_all(columns, len(good)),
@@ -185,7 +192,7 @@ def _sketch(
         rows = range(start, min(start + _AT_ONCE, len(numbers)))
         values = [_value_of(builder.near, decoder, examples.record(row)) for row in rows]
         at = slice(rows.start, rows.stop)
-        builder.add(numbers[at], orders[at], examples.splits[at], values)
+        builder.add(numbers[at], orders[at], values)
 
 
 def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:

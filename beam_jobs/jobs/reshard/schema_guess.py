@@ -39,7 +39,7 @@ _SHAPE = "/shape"
 # Precedes the dtype in the counts of tensors among byte strings.
 _TENSOR = "tensor "
 
-_ONE_BYTES_VALUE = Feature("string", (), "list")
+ONE_BYTES_VALUE = Feature("string", (), "list")
 
 
 @dataclass
@@ -140,7 +140,7 @@ class FeatureGuess:
         if images and sum(self.counts[name] for name in images) == values:
             shape = (None, None, 3 if self.counts["coloured"] else 1)
             return Feature("uint8", shape, "source" if len(images) > 1 else images[0])
-        return Feature("string") if self.counts["text"] == values else _ONE_BYTES_VALUE
+        return Feature("string") if self.counts["text"] == values else ONE_BYTES_VALUE
 
     def of_steps(self, records: int) -> Feature:
         """The schema entry of a feature list, given the number of records."""
@@ -255,7 +255,7 @@ class SchemaGuess(Divisible):
     def _entry(self, guesses: dict[str, FeatureGuess], name: str) -> FeatureGuess:
         if name not in guesses:
             try:
-                Schema({name: _ONE_BYTES_VALUE})
+                Schema({name: ONE_BYTES_VALUE})
             except ValueError:
                 raise UsageError(
                     f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and control "
@@ -318,7 +318,7 @@ class SchemaGuess(Divisible):
         if not feature.has_companion or name + _SHAPE not in self.features | self.lists:
             return feature, False
         if feature.encoding == "tensor":
-            return _ONE_BYTES_VALUE, False
+            return ONE_BYTES_VALUE, False
         raise UsageError(
             f"feature {name!r}: expected its shape in {name + _SHAPE!r}, which is another feature; "
             "rename one of the two in the records"

@@ -69,8 +69,8 @@ class Span:
             amount / _SECOND[match[2]] if in_seconds else amount, in_seconds, f"{flag} {text}"
         )
 
-    def samples(self, rate: float | None) -> int:
-        """The nearest number of samples, at least one.
+    def samples(self, rate: float | None) -> float:
+        """The number of samples, at least one; a time need not be a whole number of them.
 
         Args:
             rate: Samples per second; None if unknown.
@@ -79,13 +79,13 @@ class Span:
             UsageError: The span is in seconds and the rate is unknown.
         """
         if not self.in_seconds:
-            return int(self.amount)
+            return self.amount
         if rate is None:
             raise UsageError(
                 f"{self.source}: the recordings do not state their sampling rate; add "
                 "--rate 50Hz if they are evenly spaced, or --resample, or give a number of samples"
             )
-        return max(1, round(self.amount * rate))
+        return max(1.0, self.amount * rate)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,10 +49,10 @@ class Windows:
             for segment in segments
         ]
         self._size = 0
-        self._starts = [range(1)] * len(segments)
+        self._starts = [np.zeros(1, np.int64)] * len(segments)
         if conditioning.window and conditioning.stride:
             rate = conditioning.record_rate(recording.rate)
-            self._size = conditioning.window.samples(rate)
+            self._size = round(conditioning.window.samples(rate))
             self._starts = self._find_starts(self._size, conditioning.stride.samples(rate))
 
     def __len__(self) -> int:
@@ -75,24 +75,29 @@ class Windows:
             for start in starts:
                 yield segment.cut(slice(start, start + self._size if self._size else None))
 
-    def _find_starts(self, size: int, stride: int) -> list[range]:
-        """The first samples of the records of each segment."""
+    def _find_starts(self, size: int, stride: float) -> list[np.ndarray]:
+        """The first samples of the records of each segment, int64 [n]: the ones nearest to their times."""
         lengths = [_common_length(segment.arrays) for segment in self._segments]
-        if self._conditioning.pad:  # Samples after the last window that fits begin one more.
-            ends = [min(length, max(length - size, 0) + stride) for length in lengths]
-        else:
-            ends = [length - size + 1 for length in lengths]
-        starts = [range(0, end, stride) for end in ends]
-        count = sum(map(len, starts))
+        count = sum(int(max(length - size, 0) // stride) + 1 for length in lengths)
         if count > _MAX_WINDOWS:
             raise RejectError(f"{count} windows are more than {_MAX_WINDOWS}: is --stride correct?")
-        if not count:
+        starts = [self._starts_in(length, size, stride) for length in lengths]
+        if not any(map(len, starts)):
             without = " without a gap" if self._conditioning.resample else ""
             cure = "" if self._conditioning.pad else "; --last_window pad keeps shorter recordings"
             raise RejectError(
                 f"it has {max(lengths)} samples{without}, expected at least {size}{cure}"
             )
         return starts
+
+    def _starts_in(self, length: int, size: int, stride: float) -> np.ndarray:
+        last = length - size
+        starts = np.rint(np.arange(max(last, 0) // stride + 2) * stride).astype(np.int64)
+        if not self._conditioning.pad:
+            return starts[starts <= last]
+        # Samples after the last window that fits begin one more.
+        before = np.concatenate([[-np.inf], starts[:-1]])
+        return starts[(before < last) & (starts < length)]
 
     def _filled_share(self, filled: np.ndarray) -> dict[str, Any]:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}

@@ -77,13 +77,13 @@ def text_sketches(spec: TextSpec, near: Near, rules: SplitRules, task: Task) -> 
     dropped = task.dropped_rows
     first = 0
     for texts in all_texts(spec, task):
-        splits, errors = splits_of(spec, texts, rules)
+        _, errors = splits_of(spec, texts, rules)
         rows = np.delete(np.arange(len(texts.keys)), list(errors))
         rows = rows[~np.isin(rows + first, dropped)]
         good = texts.take(rows)
         fields = zip(*map(good.of_field, range(len(spec.text_features))), strict=True)
         values = list(map(near.value_of_texts, fields))
         orders = rules.placement.orders(good.keys)
-        builder.add(rows + first, orders, splits[rows], values)
+        builder.add(rows + first, orders, values)
         first += len(texts.keys)
     return builder.finish(task.count)

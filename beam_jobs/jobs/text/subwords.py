@@ -318,12 +318,12 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
         initial_alphabet=level.alphabet(),
         show_progress=False,
     )
-    pieces = (piece for text in texts for piece in _pieces(text.decode()))
+    pieces = (piece for text in texts for piece in short_pieces(text.decode()))
     tokenizer.train_from_iterator(pieces, trainer)
     return str(tokenizer.to_str())
 
 
-def _pieces(text: str) -> Iterator[str]:
+def short_pieces(text: str) -> Iterator[str]:
     """Yields a text in pieces that limit the length of a word, cut before a space if one is near."""
     start = 0
     while len(text) - start > _MAX_WORD:

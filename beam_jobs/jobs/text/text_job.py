@@ -19,7 +19,7 @@ from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
-from beam_jobs.jobs.text.sample import Sample, sample_below, sample_texts
+from beam_jobs.jobs.text.sample import Sample, bin_width, sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.text_spec import TextSpec
@@ -81,4 +81,4 @@ class TextJob(TextSpec, Job):
         return partial(text_sketches, self, near, rules)
 
     def _sampler(self, rules: SplitRules, size: int) -> Callable[[Task], Sample]:
-        return partial(sample_texts, self, rules, sample_below(size))
+        return partial(sample_texts, self, rules, bin_width(size))

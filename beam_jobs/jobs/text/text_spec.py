@@ -51,8 +51,6 @@ class TextSpec(TextReader):
         """The names of the features with the tokens of each text; empty without tokens."""
         if self.tokens == "none":
             return ()
-        return (
-            tuple(f"{name}_tokens" for name in self.text_features)
-            if self.more_fields
-            else ("tokens",)
-        )
+        if not self.more_fields:
+            return ("tokens",)
+        return tuple(f"{name}_tokens" for name in self.text_features)

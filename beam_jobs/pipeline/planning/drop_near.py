@@ -219,20 +219,8 @@ def _with_id(task: Task) -> tuple[str, Task]:
     return task.id, task
 
 
-class TasksLeft(NamedTuple):
-    """The tasks of a job, without some records.
-
-    Attributes:
-        tasks: The tasks, each with the records that it drops.
-        tally: The side input of one `NearTally` of the search.
-    """
-
-    tasks: beam.PCollection
-    tally: AsSideInput
-
-
 class DropNear(beam.PTransform):
-    """(tasks, the numbers of their chunks) -> `TasksLeft`.
+    """(tasks, the numbers of their chunks) -> (tasks with the records to drop, the side input of one `NearTally`).
 
     Args:
         near: The rules for dropped records.
@@ -244,7 +232,9 @@ class DropNear(beam.PTransform):
         super().__init__()
         self._near, self._sketch, self._processes = near, sketch, processes
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> TasksLeft:
+    def expand(
+        self, inputs: tuple[beam.PCollection, beam.PCollection]
+    ) -> tuple[beam.PCollection, AsSideInput]:
         tasks, listed = inputs
         phase = self._near.phase
         sketches = [sketches_of(tasks, listed, self._sketch, self._processes, phase)]
@@ -269,4 +259,4 @@ class DropNear(beam.PTransform):
             | "JoinTask" >> beam.CoGroupByKey()
             | "Mark" >> beam.FlatMap(with_dropped)
         )
-        return TasksLeft(left, tally)
+        return left, tally

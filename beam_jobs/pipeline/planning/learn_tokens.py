@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.errors import loss_error
 from beam_jobs.jobs.job import LearnSubwords
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.sample import Sample, learn, wanted_pieces
+from beam_jobs.jobs.text.sample import Sample, fitting, learn
 from beam_jobs.jobs.text.tokens import (
     WordCounts,
     frequent_words,
@@ -36,9 +36,9 @@ SAMPLING = "sampling"
 
 
 class _SampleFn(TaskStep[Sample]):
-    """Task -> pieces of the texts that train a tokenizer, and (number of their chunks, their bytes)."""
+    """Task -> pieces of the texts that train a tokenizer; and (number of their chunks, bytes by bin)."""
 
-    INPUTS = "inputs"
+    SIZES = "sizes"
 
     def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
         super().__init__(SAMPLING, processes)
@@ -58,35 +58,25 @@ class _SampleFn(TaskStep[Sample]):
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()
-        pieces = list(self._sample.pieces())
-        size = sum(piece.span.bytes for piece in pieces)
-        yield at_end_of_bundle(TaggedOutput(self.INPUTS, (self._sample.inputs, size)))
-        yield from map(at_end_of_bundle, pieces)
+        sizes = self._sample.inputs, self._sample.sizes
+        yield at_end_of_bundle(TaggedOutput(self.SIZES, sizes))
+        yield from map(at_end_of_bundle, self._sample.pieces())
 
 
-def _span(piece: Sample) -> Any:
-    return piece.span
+def _all_sizes(sizes: list[tuple[int, np.ndarray]]) -> tuple[int, np.ndarray]:
+    """The number of sampled chunks, and the bytes of their texts by bin."""
+    return sum(inputs for inputs, _ in sizes), np.sum([found for _, found in sizes], axis=0)
 
 
-def _wanted(spans: list[Any], sampled: list[tuple[int, int]]) -> Any:
-    found, sent = sum(span.bytes for span in spans), sum(size for _, size in sampled)
-    if found != sent:
-        raise loss_error("bytes of training text", found, sent)
-    return wanted_pieces(spans)
-
-
-def _is_wanted(piece: Sample, wanted: Any) -> bool:
-    return piece.span.first <= wanted.last
+def _is_wanted(piece: tuple[int, list[bytes]], sizes: tuple[int, np.ndarray]) -> bool:
+    return piece[0] < fitting(sizes[1])
 
 
 def _learn(
-    pieces: Iterable[Any],
-    wanted: Any,
-    sampled: list[tuple[int, int]],
-    listed: list[int],
-    size: int,
+    pieces: Iterable[Any], sizes: tuple[int, np.ndarray], listed: list[int], size: int
 ) -> str:
-    return learn(pieces, wanted, [inputs for inputs, _ in sampled], listed, size)
+    sampled, of_bins = sizes
+    return learn(pieces, of_bins, sampled, listed, size)
 
 
 class LearnTokenizer(beam.PTransform):
@@ -114,18 +104,17 @@ class LearnTokenizer(beam.PTransform):
             | "SpreadSample" >> beam.Reshuffle()
             | "Sample"
             >> beam.ParDo(self._sample, self._strata, AsSingleton(size)).with_outputs(
-                _SampleFn.INPUTS, main="texts"
+                _SampleFn.SIZES, main="texts"
             )
         )
-        sent = AsList(sampled[_SampleFn.INPUTS])
-        spans = sampled["texts"] | "Spans" >> beam.Map(_span)
-        wanted = AsSingleton(once(tasks.pipeline, "Wanted", _wanted, AsList(spans), sent))
+        every = AsList(sampled[_SampleFn.SIZES])
+        known = AsSingleton(once(tasks.pipeline, "Sizes", _all_sizes, every))
         chosen = (
             sampled["texts"]
             | "SpreadTexts" >> beam.Reshuffle()
-            | "Choose" >> beam.Filter(_is_wanted, wanted)
+            | "Choose" >> beam.Filter(_is_wanted, known)
         )
-        found = (AsIter(chosen), wanted, sent, AsList(listed))
+        found = (AsIter(chosen), known, AsList(listed))
         text = once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
         return in_pieces(text, "Tokenizer")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import abc
+import functools
 import itertools
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -48,19 +49,27 @@ def cut_patterns(
     return parts, cut["cut"]
 
 
-class ListStep(WindowStep[Iterable[T]], abc.ABC):
-    """(Pattern, span) -> the results of a function for the inputs in it, and their number.
+class ListStep(WindowStep[Iterable[T]], Generic[T]):
+    """(Pattern, span) -> the outputs for the inputs in it, and their number.
 
     Args:
-        list_: The function, of a pattern and a span.
+        list_: Lists inputs together, given a pattern and a span.
+        count: The number of inputs in a result of `list_`.
+        outputs_of: Yields the outputs for a result of `list_`.
         processes: The number of processes of the pool.
     """
 
     FOUND = "found"
 
-    def __init__(self, list_: Callable[[str, Span], Iterable[T]], processes: int) -> None:
+    def __init__(
+        self,
+        list_: Callable[[str, Span], Iterable[T]],
+        count: Callable[[T], int],
+        outputs_of: Callable[[T], Iterator[Any]],
+        processes: int,
+    ) -> None:
         super().__init__(processes)
-        self._list = list_
+        self._list, self._count, self._outputs_of = list_, count, outputs_of
 
     def start_bundle(self) -> None:
         super().start_bundle()
@@ -76,48 +85,28 @@ class ListStep(WindowStep[Iterable[T]], abc.ABC):
     def outputs(self, result: Iterable[T]) -> Iterator[Any]:
         total = 0
         for each in result:
-            count = self.count(each)
+            count = self._count(each)
             total += count
             progress.advance(LISTING, count)
             Metrics.counter("files", "found").inc(count)
-            yield from self.outputs_of(each)
+            yield from self._outputs_of(each)
         yield TaggedOutput(self.FOUND, total)
 
-    @abc.abstractmethod
-    def count(self, listed: T) -> int:
-        """The number of inputs in a result of the function."""
 
-    @abc.abstractmethod
-    def outputs_of(self, listed: T) -> Iterator[Any]:
-        """Yields the outputs of the step for a result of the function."""
+_BYTES, _UNCOUNTED = "bytes", "uncounted"
 
 
-class _ListTasks(ListStep[Task]):
-    """(Pattern, span) -> tasks, tasks of ranges whose records must be counted first, and their numbers.
-
-    Args:
-        phases: The names of the passes over all tasks in progress.
-    """
-
-    BYTES, UNCOUNTED = "bytes", "uncounted"
-
-    def __init__(self, job: Job, phases: Sequence[str], processes: int) -> None:
-        super().__init__(job.tasks, processes)
-        self._phases = phases
-
-    def count(self, listed: Task) -> int:
-        return listed.count
-
-    def outputs_of(self, listed: Task) -> Iterator[Any]:
-        if listed.numbered:
-            yield listed
-        else:
-            progress.expect(NUMBERING, listed.size, "B")
-            yield TaggedOutput(self.UNCOUNTED, listed)
-        for phase in self._phases:
-            in_files = phase == PLANNING
-            progress.expect(phase, *((listed.count, "files") if in_files else (listed.size, "B")))
-        yield TaggedOutput(self.BYTES, listed.size)
+def _task_outputs(task: Task, phases: Sequence[str]) -> Iterator[Any]:
+    """Yields a task, or one of ranges whose records must be counted first, and its size."""
+    if task.numbered:
+        yield task
+    else:
+        progress.expect(NUMBERING, task.size, "B")
+        yield TaggedOutput(_UNCOUNTED, task)
+    for phase in phases:
+        in_files = phase == PLANNING
+        progress.expect(phase, *((task.count, "files") if in_files else (task.size, "B")))
+    yield TaggedOutput(_BYTES, task.size)
 
 
 def _by_file(counts: list[RangeCount]) -> tuple[str, list[RangeCount]]:
@@ -163,15 +152,16 @@ class ListTasks(beam.PTransform):
         self._job, self._processes, self._phases = job, processes, phases
 
     def expand(self, pipeline: beam.Pipeline) -> Listed:
-        step = _ListTasks(self._job, self._phases, self._processes)
+        outputs = functools.partial(_task_outputs, phases=self._phases)
+        step = ListStep(self._job.tasks, operator.attrgetter("count"), outputs, self._processes)
         parts, cut = cut_patterns(pipeline, self._job.inputs, self._processes)
         listed = parts | "List" >> beam.ParDo(step).with_outputs(
-            step.FOUND, step.BYTES, step.UNCOUNTED, main="tasks"
+            step.FOUND, _BYTES, _UNCOUNTED, main="tasks"
         )
         tasks = listed["tasks"]
         if counter := self._job.range_counter():
             numbered = (
-                listed[step.UNCOUNTED]
+                listed[_UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
                 | "CountRanges" >> beam.ParDo(ReadTasks(NUMBERING, counter.count, self._processes))
                 | "ByFile" >> beam.Map(_by_file)
@@ -179,6 +169,4 @@ class ListTasks(beam.PTransform):
                 | "NumberRanges" >> beam.FlatMap(_numbered, counter, self._job.inputs.task_bytes)
             )
             tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
-        return Listed(
-            tasks | "Spread" >> beam.Reshuffle(), listed[step.FOUND], listed[step.BYTES], cut
-        )
+        return Listed(tasks | "Spread" >> beam.Reshuffle(), listed[step.FOUND], listed[_BYTES], cut)

@@ -7,6 +7,7 @@ that need not be read, because each is one record.
 from __future__ import annotations
 
 import itertools
+import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -67,7 +68,7 @@ COUNTING, READING = "counting", "reading"
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
 
 
-def _outputs_of(result: FirstPassResult, phase: str, growth: float) -> Iterator[Any]:
+def _outputs_of(result: FirstPassResult, phase: str = PLANNING, growth: float = 1) -> Iterator[Any]:
     """Yields the outputs of the first pass: packed blocks of hashes, a summary, packed references, learned facts."""
     found = sum(split.rejected + split.records for split in result.summary.splits)
     for split in result.summary.splits:
@@ -97,19 +98,6 @@ class _FirstPass(TaskStep[FirstPassResult]):
         # The sizes of whole files are measured with the mapper.
         growth = mapper.growth if mapper and self._phase == READING else 1
         return _outputs_of(result, self._phase, growth)
-
-
-class _ListAndRead(ListStep[FirstPassResult]):
-    """(Pattern, span) -> the outputs of the first pass over whole files, and their number.
-
-    Files that need no earlier pass are read as they are listed.
-    """
-
-    def count(self, listed: FirstPassResult) -> int:
-        return listed.summary.inputs
-
-    def outputs_of(self, listed: FirstPassResult) -> Iterator[Any]:
-        yield from _outputs_of(listed, PLANNING, 1)
 
 
 def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
@@ -161,7 +149,9 @@ class PlanRecords(beam.PTransform):
             parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
             rules = SplitRules(output.placement)
             first_pass = FileFirstPass(rules=rules, job=files, whole=True)
-            step = _ListAndRead(first_pass.read_listed, self._processes)
+            # Files that need no earlier pass are read as they are listed.
+            inputs = operator.attrgetter("summary.inputs")
+            step = ListStep(first_pass.read_listed, inputs, _outputs_of, self._processes)
             tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
             read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
             tasks, found = parts, read[step.FOUND]

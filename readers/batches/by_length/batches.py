@@ -32,7 +32,7 @@ class BatchesByLength(BatchSource[Cursor]):
             check_state(state, self._order_name, plan)
             self._begin = Cursor(state.epoch, state.place, state.held)
         elif options.state:
-            self._begin, _ = self.after(options.state, None)
+            self._begin, _ = self.after(self._begin, options.state, None)
 
     def state(self, cursor: Cursor) -> State:
         seed, order = self.options.seed or 0, self._order_name
@@ -47,8 +47,8 @@ class BatchesByLength(BatchSource[Cursor]):
         end = (self._begin.epoch // repeat + 1 + number) * repeat
         return Cursor(end - repeat) if number else self._begin, Cursor(end)
 
-    def after(self, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
-        cursor, count = self._begin, 0
+    def after(self, cursor: Cursor, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
+        count = 0
         for group in itertools.islice(self._groups(cursor, end), steps):
             cursor, count = group.after, count + 1
         return cursor, count

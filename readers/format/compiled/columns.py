@@ -18,6 +18,7 @@ from readers.format.compiled.fields import Fields, FieldTable, stored_features
 from readers.format.decode.column import Allocator, FeatureColumn, RowFormat, object_array
 from readers.format.decode.records import parse_example
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.values import narrowed
 from readers.format.schema import Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
@@ -169,7 +170,10 @@ class CompiledDecoder:
         for (begin, end, length), (start, stop) in zip(
             fields.pieces[name].tolist(), pairwise(bounds), strict=True
         ):
-            flat = memory[begin:end].view(stored).astype(dtype, copy=False)
+            try:
+                flat = narrowed(memory[begin:end].view(stored), dtype)
+            except ValueError:  # `Decoder` finds the record.
+                raise library.RefusedRecords(np.zeros(bounds[-1], bool)) from None
             if shapes is None:
                 columns.append(FeatureColumn(flat.reshape(stop - start, *feature.known_sizes)))
             elif pads:

@@ -120,6 +120,8 @@ def _pixels_of_8_bits(image: Image.Image, mode: str) -> np.ndarray:
         image.draft("L", image.size)
     if image.mode.startswith("I"):
         image = Image.fromarray((np.clip(np.asarray(image), 0, 65535) >> 8).astype(np.uint8))
+    if mode != "RGBA":
+        image.info.pop("transparency", None)  # Pillow would warn that it is lost.
     # Converting to the same mode would copy all pixels.
     return np.asarray(image if image.mode == mode else image.convert(mode))
 

@@ -12,7 +12,7 @@ from readers.format.compiled.library import BYTES, INTEGERS
 from readers.format.dtypes import FLOATS_IN_A_LIST, INTEGERS_IN_A_LIST, numpy_dtype
 from readers.format.encodings.encoding import Encoding, Stored, bytes_list, one_value, size_of
 from readers.format.encodings.spec import Spec
-from readers.format.encodings.values import checked_array, inferred_shape, shaped
+from readers.format.encodings.values import checked_array, inferred_shape, narrowed, shaped
 from readers.format.protobuf.tensor import octets, string_values
 from readers.format.protobuf.wire import (
     BYTES_LIST,
@@ -142,7 +142,7 @@ class ListEncoding(_Flat):
             return values
         if len(packed) % 4:
             raise ValueError("the floats are cut off")
-        return np.frombuffer(packed, "<f4").astype(numpy_dtype(spec.dtype), copy=False)
+        return narrowed(np.frombuffer(packed, "<f4"), numpy_dtype(spec.dtype))
 
     def stored(self, spec: Spec) -> Stored | None:
         if spec.dtype == "string":

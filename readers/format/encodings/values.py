@@ -13,10 +13,13 @@ from readers.format.encodings.spec import Spec, fits, format_found, format_shape
 
 def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
     """Converts a value to an array of the spec's dtype and shape; ValueError, which names the feature, if it does not fit."""
-    if isinstance(value, (np.ndarray, np.generic)):
+    # `numpy.bytes_` is bytes, too, and loses NULs at its end in an array.
+    if isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, (bytes, str)):
         array = np.asarray(value)
     else:
         array = _from_python(name, spec, value)
+    if type(value) is not np.ndarray and _has_masked(value, array.ndim):
+        raise ValueError(f"feature {name!r}: some values are masked: replace them with .filled()")
     # Finding the name of a dtype takes ten times as long as comparing dtypes, which is nearly always
     # enough.
     same = array.dtype == numpy_dtype(spec.dtype)
@@ -52,12 +55,31 @@ def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:
                 held = np.array_equal(np.isfinite(natural), np.isfinite(array))
         if not held:
             raise OverflowError
-    except (TypeError, ValueError, OverflowError):
+    except Exception as error:  # Tensors of other libraries raise nearly everything.
+        why = f": {error}" if str(error) and type(value).__module__ != "builtins" else ""
         raise ValueError(
             f"feature {name!r}: expected {spec.dtype} {format_shape(spec.shape)}, "
-            f"got {str(value)[:80]!r}"
+            f"got {str(value)[:80]!r}{why}"
         ) from None
     return array
+
+
+def _has_masked(value: Any, rank: int) -> bool:
+    """Whether an array, or one in nested lists, has masked values."""
+    if rank > 1 and isinstance(value, (list, tuple)):
+        return any(_has_masked(item, rank - 1) for item in value)
+    return bool(np.ma.is_masked(value))
+
+
+def narrowed(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Floats of an Example in a shorter dtype; ValueError if one is out of its range."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(dtype, copy=False)
+    if narrow is not values and not np.isfinite(narrow).all():
+        wrong = values[np.isfinite(values) & ~np.isfinite(narrow)]
+        if len(wrong):
+            raise ValueError(f"the Example holds {wrong[0]}, which is not a valid {dtype.name}")
+    return narrow
 
 
 def fitting(spec: Spec, array: np.ndarray) -> np.ndarray:

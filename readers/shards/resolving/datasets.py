@@ -65,7 +65,7 @@ def dataset_plan(
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
         fingerprint=(*((s.records, s.crc32c) for s in shards), *chosen),
         sizes=sizes_of(manifest),
-        channels=manifest.channels,
+        meanings={name: manifest.meaning(name) for name in manifest.schema},
     )
 
 

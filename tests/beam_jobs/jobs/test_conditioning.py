@@ -1,5 +1,6 @@
 """From a recording to records, as the flags ask for it."""
 
+from fractions import Fraction
 from typing import get_args
 
 import numpy as np
@@ -165,6 +166,18 @@ def test_times_become_samples_by_the_rate_of_the_file_before_that_of_the_flag(ra
     flags = {"window": "500ms", "stride": "0.25s", "rate": rate}
     records = records_of(flags, {"x": noise(120, 2)}, rate=found)
     assert [record["x"].shape for record in records] == [(50, 2)] * 3
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_windows_begin_at_the_samples_nearest_to_their_times(pad):
+    flags = {"window": "25ms", "stride": "10ms", "last_window": "pad" if pad else "drop"}
+    array = np.arange(441_001, dtype=np.int32)[:, None]
+    records = records_of(flags, {"x": array}, rate=22_050.0)
+    starts = [int(record["x"][0, 0]) for record in records]
+    assert {len(record["x"]) for record in records} == {551}  # of 551.25
+    assert starts[:4] == [0, 220, 441, 662] and starts[1000] == 220_500
+    assert starts == [round(Fraction(441, 2) * number) for number in range(len(starts))]
+    assert starts[-1] == round(Fraction(441, 2) * (1998 if pad else 1997))
 
 
 def test_a_time_without_a_rate_is_refused_with_the_cure():

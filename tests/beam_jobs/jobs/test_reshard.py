@@ -374,6 +374,18 @@ def test_records_that_do_not_fit_the_first_ones_are_rejects_with_the_schema_that
         assert (len(frames), late) == (60, [])
 
 
+def test_the_records_that_make_a_feature_bytes_are_remarked(tmp_path):
+    values = [(JPEG, "a", b"\xff1"), (PNG, b"\xff", b"\xff2"), (b"", "c", b"\xff3")]
+    records = [example(image=image, text=text, other=other) for image, text, other in values]
+    job = job_of(write_plain(tmp_path / "a", records))
+    _, _, late, statistics = second(job, job.schema_of(first(job)[2]))
+    assert not late
+    assert [(text[:34], *found) for text, found in sorted(statistics[0].remarks.items())] == [
+        ("'image' is not a JPEG or PNG, as m", 1, "a#3"),
+        ("'text' is not UTF-8, as most are, ", 1, "a#2"),
+    ]
+
+
 def test_steps_and_lists_of_steps_that_do_not_fit_the_first_ones_are_rejects(tmp_path, monkeypatch):
     monkeypatch.setattr("beam_jobs.jobs.reshard.example_passes.LEARNED", 2)
     odd = [

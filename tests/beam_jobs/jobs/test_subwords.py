@@ -446,7 +446,7 @@ def test_a_trained_file_is_pinned():
 def test_pieces_are_the_text_cut_before_spaces(text, longest):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subwords, "_MAX_WORD", longest)
-        pieces = list(subwords._pieces(text))
+        pieces = list(subwords.short_pieces(text))
     assert "".join(pieces) == text
     assert all(len(piece) <= longest for piece in pieces)
     for before, after in itertools.pairwise(pieces):

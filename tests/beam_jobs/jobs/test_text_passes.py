@@ -98,7 +98,7 @@ def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> lis
         vocabulary=VOCABULARY,
         tokenizer=BPE,
     )
-    assert TextSecondPass(encoding, reader).encode(task).runs == []
+    assert TextSecondPass(encoding, reader).encode(task)[0] == []
     return kept.blocks
 
 
@@ -352,6 +352,12 @@ def test_dropped_numbers_count_through_all_files_of_a_task(tmp_path):
 # What the first pass learns.
 
 
+def sampled(reader: TextJob, rules: SplitRules, task: Task, width: int = 2**56) -> list[bytes]:
+    """The texts of a task in the bins of some width, sorted."""
+    pieces = sample_texts(reader, rules, width, task).pieces()
+    return sorted(text for _, texts in pieces for text in texts)
+
+
 def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     rows = [
         {"text": f"word{n % 5} of {n}!", "split": "val" if n % 3 else "train"} for n in range(90)
@@ -367,15 +373,13 @@ def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     assert counts == Counter(word for text in training for word in words(text.encode()))
     assert counts.total() == 90
     assert read.summary.learned == sum(zlib.crc32(word) for word in counts.elements())
-    sample = sample_texts(reader, rules, 2**64 - 1, task)
     keys = {
         f"a.jsonl#{n}": row["text"] for n, row in enumerate(rows, 1) if row.get("split") == "train"
     }
-    in_order = [keys[key].encode() for key in sorted(keys, key=rules.placement.order)]
-    assert list(sample.texts()) == in_order
+    assert sampled(reader, rules, task) == sorted(text.encode() for text in keys.values())
     below = 2**62
     expected = [keys[key].encode() for key in keys if rules.placement.order(key) < below]
-    assert sorted(sample_texts(reader, rules, below, task).texts()) == sorted(expected)
+    assert sampled(reader, rules, task, below // 256) == sorted(expected)
     assert 0 < len(expected) < 30
 
 
@@ -386,7 +390,7 @@ def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
     reader = job(tmp_path, tokens="words", extras=parse_extra_features("n:int64"), columns=("n",))
     rules = rules_of(Splits())
     task = tasks_of(reader)[0].without(np.array([2]))
-    assert list(sample_texts(reader, rules, 2**64 - 1, task).texts()) == [b"one"]
+    assert sampled(reader, rules, task) == [b"one"]
     read = first_pass(reader, rules, task)
     assert read.learned[0].counts == {b"one": 1}
     split = read.summary.splits[0]
@@ -422,10 +426,8 @@ def test_words_and_samples_come_from_all_fields(tmp_path):
     read = first_pass(reader, rules, task)
     counts = read.learned[0].counts
     assert counts == Counter(w for row in rows for t in row.values() for w in words(t.encode()))
-    keys = {f"a.jsonl#{n}": row for n, row in enumerate(rows, 1)}
-    in_order = [keys[key] for key in sorted(keys, key=rules.placement.order)]
-    expected = [text.encode() for row in in_order for text in (row["q"], row["a"])]
-    assert list(sample_texts(reader, rules, 2**64 - 1, task).texts()) == expected
+    expected = sorted(text.encode() for row in rows for text in row.values())
+    assert sampled(reader, rules, task) == expected
 
 
 def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):

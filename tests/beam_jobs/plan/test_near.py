@@ -92,8 +92,7 @@ def test_of_equal_texts_all_but_the_first_are_in_a_pair(texts, collide, data):
         sketched = Equality().sketch(some)
         if collide:  # All keys are one.
             sketched = sketched._replace(keys=np.zeros_like(sketched.keys))
-        splits = np.zeros(len(some), np.uint8)
-        columns = np.arange(len(some)), np.array(its_orders, np.uint64), splits, sketched
+        columns = np.arange(len(some)), np.array(its_orders, np.uint64), sketched
         (block,) = sketch_blocks(name, *columns)
         names[block.name] = name
         for partition, keys in block.partitions():
@@ -184,8 +183,7 @@ def test_pairs_do_not_depend_on_blocks_nor_on_the_order_of_elements(blocks, draw
     for block in range(blocks):
         some = rows[rows % blocks == block]
         sketched = sketches([texts[row] for row in some])
-        splits = np.zeros(len(some), np.uint8)
-        made += sketch_blocks(f"task {block}", some, some.astype(np.uint64), splits, sketched)
+        made += sketch_blocks(f"task {block}", some, some.astype(np.uint64), sketched)
     by_name = {block.name: block.probes for block in made}
     partitions: dict = {}
     for block in made:
@@ -226,8 +224,7 @@ class Closeness:
 
 def probes_of(owner, count, rng, kept_out=False):
     numbers = rng.permutation(1000)[:count].astype("<i8")
-    splits, probes = rng.integers(0, 3, count), rng.integers(0, 6, (count, 1))
-    return Probes(owner, kept_out, numbers, splits.astype(np.uint8), probes.astype(np.uint8))
+    return Probes(owner, kept_out, numbers, rng.integers(0, 6, (count, 1)).astype(np.uint8))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -256,9 +253,9 @@ def test_pairs_are_compared_once_where_their_second_is(seed, monkeypatch):
             for part in (own[:7], own[7:9], own[9:])
         ]
         for second, records in sent(probes, partitions):
-            rows, *columns = unpack(records)
-            assert Probes.of_columns(columns).owner == probes.owner
-            assert 1 <= len(rows) <= 60 // 14
+            rows, kept_out, _ = unpack(records)
+            assert set(kept_out.tolist()) == {probes.kept_out}
+            assert 1 <= len(rows) <= 60 // 6
             arrived[second].append(records)
     for name, probes in blocks.items():
         rng.shuffle(arrived[name])
@@ -321,19 +318,13 @@ def random_block(count, bands, owner="a", kept_out=False):
         rng.integers(0, 2**64, count, np.uint64),
         rng.integers(0, 256, (count, 5), np.uint8),
     )
-    orders, splits = rng.integers(0, 2**64, count, np.uint64), rng.integers(0, 3, count)
-    numbers = np.arange(count) + 7
-    return (
-        every,
-        orders,
-        splits,
-        list(sketch_blocks(owner, numbers, orders, splits.astype(np.uint8), every, kept_out)),
-    )
+    orders, numbers = rng.integers(0, 2**64, count, np.uint64), np.arange(count) + 7
+    return every, orders, list(sketch_blocks(owner, numbers, orders, every, kept_out))
 
 
 def test_each_key_of_each_record_is_in_the_partition_of_its_band():
     count, bands = 300, 3
-    every, orders, splits, (block,) = random_block(count, bands)
+    every, orders, (block,) = random_block(count, bands)
     expected = sorted(
         (band * 32 + int(every.keys[row, band]) % 32, int(every.keys[row, band]))
         + (int(every.digests[row]), int(orders[row]), row)
@@ -354,7 +345,6 @@ def test_each_key_of_each_record_is_in_the_partition_of_its_band():
         assert (same.owner, same.kept_out) == ("a", False)
         assert same.numbers.tolist() == list(range(7, count + 7))
         assert same.rows.tolist() == every.probes.tolist()
-        assert same.splits.tolist() == splits.tolist()
 
 
 def test_blocks_stay_below_the_limit_of_elements():
@@ -363,9 +353,9 @@ def test_blocks_stay_below_the_limit_of_elements():
     keys = np.zeros((count, 2), np.uint32)
     every = Sketches(keys, np.ones((count, 2), bool), np.zeros(count, np.uint64), probes)
     numbers, orders = np.arange(count), np.arange(count, dtype=np.uint64)
-    blocks = list(sketch_blocks("a", numbers, orders, np.zeros(count, np.uint8), every))
-    assert len({block.name for block in blocks}) == len(blocks) == -(-count * 266 // (1 << 19))
-    assert sum(len(block.probes.splits) for block in blocks) == count
+    blocks = list(sketch_blocks("a", numbers, orders, every))
+    assert len({block.name for block in blocks}) == len(blocks) == -(-count * 265 // (1 << 19))
+    assert sum(len(block.probes.numbers) for block in blocks) == count
     assert not any(block.probes.kept_out for block in blocks)
     for block in blocks:
         elements = [block.probes.pack(), *(keys.rows for _, keys in block.partitions())]

@@ -90,6 +90,15 @@ def test_other_bytes_are_read_as_utf8(data):
     assert decoded(data, UTF8) == data
 
 
+def test_a_pointer_of_git_lfs_is_not_text():
+    """BKCS-HUST/LSTM-MI#2: the lines of the pointer became records."""
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:b51f\nsize 21484555\n"
+    for encoding in (UTF8, "cp1252"):
+        with pytest.raises(RejectError, match="git lfs pull"):
+            decoded(pointer, encoding)
+    assert decoded(b"# " + pointer, UTF8) == b"# " + pointer
+
+
 def test_names_of_encodings_are_those_of_python():
     assert encoding_name("UTF8") == UTF8
     assert encoding_name("Shift-JIS") == "shift_jis"

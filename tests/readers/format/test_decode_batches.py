@@ -200,3 +200,17 @@ def test_an_owned_value_can_be_changed_and_keeps_little_memory():
     assert owned_value([buffer[:1]])[0].base is None
     assert owned_value(np.array(b"x", object)) == b"x"
     assert type(owned_value(np.array(3, np.int16))) is np.int16
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("int8", 300), ("uint16", -1), ("bool", 2), ("float16", 7e4), ("bfloat16", 3.4e38)],
+)
+@pytest.mark.parametrize("shape", [(1,), (None,)])
+def test_a_value_that_a_narrow_dtype_cannot_hold_is_an_error_of_its_record(dtype, value, shape):
+    fits = [1, 0] if isinstance(value, int) else [1.0, float("inf")]
+    examples = [example(x=[number]) for number in (*fits, value, *fits)]
+    _, errors, _ = decoded(Schema({"x": (dtype, shape, "list")}), examples)
+    assert list(errors) == [2] and f"which is not a valid {dtype}" in errors[2]
+    check(Schema({"x": (dtype, shape, "list")}), examples)

@@ -382,6 +382,16 @@ def test_missing_and_extra_features_are_named_in_the_error(record, message):
         Encoder(schema).encode(record)
 
 
+class Tensor:
+    """Raises an error of its library, as PyTorch does for a tensor that requires a gradient."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("copy it first")
+
+    def __str__(self):
+        return "Tensor of a device"
+
+
 @pytest.mark.parametrize(
     ("feature", "value", "expected", "found"),
     [
@@ -407,6 +417,16 @@ def test_missing_and_extra_features_are_named_in_the_error(record, message):
         (Feature("int64", (2,)), ["1", "2"], "int64 [2]", "['1', '2']"),
         (Feature("float32"), None, "float32 []", "None"),
         (Feature("int64", (None,)), [[1], [2, 3]], "int64 [None]", "[[1], [2, 3]]"),
+        # Masked values.
+        (
+            Feature("float32", (2,)),
+            np.ma.array([1, 9], np.float32, mask=[0, 1]),
+            "some values",
+            "masked",
+        ),
+        (Feature("int64", (None, 2)), [np.ma.array([1, 9], mask=[0, 1])], "some values", "masked"),
+        (Feature("int64", (2,)), [1, np.ma.masked], "int64 [2]", "masked"),
+        (Feature("int64"), Tensor(), "int64 []", "Tensor of a device': copy it first"),
         # Values that are not text.
         (Feature("string"), 5, "string []", "got int"),
         (Feature("string"), ["a"], "string []", "string [1]"),
@@ -454,6 +474,8 @@ ONE = np.ones(1, ml_dtypes.bfloat16)
         (Feature("int16", (2, 1)), [np.array([1]), np.array([2])], np.array([[1], [2]], np.int16)),
         (Feature("int64"), tf.constant(7, tf.int64), np.int64(7)),
         (Feature("string", (2,)), ["a", b"b"], np.array([b"a", b"b"], object)),
+        (Feature("string"), np.bytes_(b"a\0"), np.array(b"a\0", object)),
+        (Feature("int64", (2,)), np.ma.array([1, 2], mask=[0, 0]), np.array([1, 2])),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -481,6 +503,7 @@ def shaped(values, shape) -> bytes:
         (Feature("int64"), example(x=b"1"), "holds a list of bytes, not of integers"),
         (Feature("int64"), example(x=[1, 2]), r"2 values do not fill shape \[\]"),
         (Feature("uint8"), example(x=[300]), "holds 300, which is not a valid uint8"),
+        (Feature("float16", (), "list"), example(x=7e4), "70000.0, which is not a valid float16"),
         (
             Feature("int16", (2, 3)),
             example(x=[1]),
@@ -560,7 +583,6 @@ FUZZED_EXAMPLE = Encoder(FUZZED).encode(
 )
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 @settings(max_examples=200)
 @given(st.randoms(use_true_random=False))
 def test_a_mutated_example_gives_a_valid_record_or_a_value_error(random):

@@ -675,6 +675,13 @@ def test_a_missing_directory_is_called_missing(tmp_path):
         Manifest.read(str(tmp_path / "none"))
 
 
+def test_a_file_of_a_dataset_is_not_its_name(tmp_path):
+    (tmp_path / "manifest.json").touch()
+    with pytest.raises(DatasetError) as caught:
+        Manifest.read(tmp_path / "manifest.json")
+    assert str(caught.value) == f"{tmp_path}/manifest.json is a file: name its folder, {tmp_path}"
+
+
 def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them(tmp_path):
     (tmp_path / "old.tfrecord.gz").write_bytes(b"")
     with pytest.raises(DatasetError) as caught:

@@ -10,6 +10,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import readers
+from readers.format.manifest import CHANNELS, UNITS
+from readers.format.schema import Feature, Schema
+from readers.format.splits import File
 from readers.shards.resolve import resolve
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers, write_signals
@@ -56,6 +59,52 @@ def test_a_list_of_datasets_is_read_one_after_another(tmp_path):
     (shard,) = one.glob("val*.tfrecord")
     with pytest.raises(readers.DatasetError, match="set schema= to read TFRecord files without"):
         readers.as_numpy([shard], batch_size=8)
+
+
+LABELS = {"label_names": ("a", "b")}, {"label_names": ("b", "a")}
+LABELLED = Schema(
+    {
+        "signal": Feature("float32", (None, 2)),
+        "label": Feature("int64"),
+        "box_labels": Feature("int64", (None,), "list"),
+        "boxes": Feature("float32", (None, 4)),
+        "tokens": Feature("int64", (None,), "list"),
+    }
+)
+FILES = [{"vocabulary.txt": File("vocabulary.txt", crc)} for crc in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("label", *LABELS),
+        ("box_labels", {}, {"class_names": {"box_labels": ("a",)}}),
+        ("tokens", *({"files": files, "vocabulary": 3} for files in FILES)),
+        ("tokens", {"options": {"tokens": "bytes"}}, {"options": {"tokens": "bpe"}}),
+        ("signal", *({"options": {CHANNELS: {"signal": [*c]}}} for c in ("xy", "yx"))),
+        ("signal", {}, {"options": {UNITS: {"signal": ["g", ""]}}}),
+        ("signal", {"options": {"rate": "50Hz"}}, {"options": {"resample": "60Hz"}}),
+        ("boxes", {}, {"options": {"box_order": "xyxy"}}),
+    ],
+)
+def test_datasets_whose_numbers_mean_something_else_are_not_read_as_one(
+    tmp_path, name, ours, theirs
+):
+    for folder, manifest in (("a", ours), ("b", theirs)):
+        write_dataset(tmp_path / folder, LABELLED, {"train": []}, **manifest)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for columns in (None, [name]):
+        with pytest.raises(ValueError, match=r"b and .*a differ in the meaning of '"):
+            readers.RecordSource(paths, columns=columns)
+    other = "boxes" if name == "label" else "label"
+    assert len(readers.RecordSource(paths, columns=[other])) == 0
+
+
+def test_vocabularies_may_be_in_other_folders(tmp_path):
+    for folder in "ab":
+        files = {"vocabulary.txt": File(f"{folder}/vocabulary.txt", 1)}
+        write_dataset(tmp_path / folder, LABELLED, {"train": []}, files=files, vocabulary=3)
+    assert len(readers.RecordSource([tmp_path / "a", tmp_path / "b"])) == 0
 
 
 class Waiting(MemoryFileSystem):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +18,18 @@ from beam_jobs.storage.limits import check_bytes
 
 # The first bytes of accepted formats other than WAV; libsndfile would open many more, whatever their
 # name. An MPEG frame begins with 11 set bits.
-_OTHER_AUDIO = re.compile(
-    rb"fLaC|OggS|ID3|\xff[\xe0-\xff]|FORM|\.snd|caff|riff|NIST_1A|Creative Voice File"
-)
+_OTHER_AUDIO = re.compile(rb"fLaC|OggS|\xff[\xe0-\xff]|FORM|\.snd|dns\.|caff|NIST_1A")
+
+# The header of an ID3 tag: its flags, and its size in 7 bits of each byte.
+_TAG = re.compile(rb"ID3..(.)([\0-\x7f]{4})", re.DOTALL)
+
+# Where a stream begins; libsndfile reads only the first of several.
+_STREAMS = {
+    b"OggS": re.compile(rb"OggS\0[\x02\x03\x06\x07]"),
+    b"fLaC": re.compile(rb"fLaC[\0\x80]\0\0\x22"),
+}
+
+_MORE_AUDIO = "more audio follows its first stream, and would not be read: convert it with ffmpeg -i IN OUT.flac"
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
@@ -35,8 +45,11 @@ _WAVE_DTYPES = {
     (_FLOAT, 64): "<f8",
 }
 
-# A size that was unknown when the header was written.
+_RIFFS = (b"RIFF", b"RF64", b"RIFX")
+
+# Sizes that programs write if they do not know the size yet: SoX, arecord and ffmpeg into a pipe.
 _UNKNOWN_SIZE = 0xFFFFFFFF
+_UNKNOWN_SIZES = {0x7FFFF000, 0x7FFFFF00, 0x7FFFFFFF, 0x80000000, 0xFFFFFFDB, _UNKNOWN_SIZE}
 
 # The dtypes of libsndfile's encodings. Decoders compute floats; encodings that are not listed have at most 16 bits.
 _DTYPES = {
@@ -56,6 +69,9 @@ _DAMAGE = re.compile(
 # The count that libsndfile gives for FLAC that was written to a pipe.
 _UNKNOWN_FRAMES = 2**63 - 1
 
+# The samples per channel that the header of a NIST file states; libsndfile reads whatever there is.
+_NIST_COUNT = re.compile(rb"sample_count -i (\d{1,18})\b")
+
 # An MP3 file without a Xing or Info header states no number of samples; the library estimates it.
 _MP3_FRAME = 1152
 
@@ -69,37 +85,80 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
     (docs/design.md). So the chunks are checked here, and libsndfile gets only whole files with samples
     other than plain numbers. Some files with this name are in an entirely different format.
     """
-    if data[:4] not in (b"RIFF", b"RF64", b"RIFX") or data[8:12] != b"WAVE":
+    data = _untagged(data)
+    if data[:4] not in _RIFFS or data[8:12] != b"WAVE":
         if _OTHER_AUDIO.match(data):
             require("soundfile", "beam", ".wav files of another format")
             return read_sound(data, options)
         raise ValueError("it does not begin with a RIFF WAVE header")
     order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
-    form, at, long_size = b"", 12, _UNKNOWN_SIZE
-    while at + 8 <= len(data):
-        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], order)
-        at += 8
+    form, long_size = b"", _UNKNOWN_SIZE
+    chunks = _chunks(data, order)
+    for name, at, size in chunks:
         rest = len(data) - at
         if name == b"data":
             if not form:
                 raise ValueError("its format does not come before its audio")
             size = long_size if size == _UNKNOWN_SIZE else size
-            if size == _UNKNOWN_SIZE or (not size and _is_unfinished(data, at, order)):
+            unknown = size > rest and size in _UNKNOWN_SIZES
+            if unknown or (not size and _is_unfinished(data, at, order)):
                 frame = int.from_bytes(form[12:14], order)
                 size = rest - rest % max(1, frame)
         if size > rest:
             what = "audio" if name == b"data" else "header"
             raise ValueError(f"the file ends in its {what}, after {rest} of {size} bytes")
         if name == b"data":
+            notes = _notes_after(data, at + size + size % 2, chunks)
             if order == "big":
-                return _by_libsndfile(data, options, "big-endian audio")
-            return _wav_samples(form, data, at, size, options)
+                recording = _by_libsndfile(data, options, "big-endian audio")
+            else:
+                recording = _wav_samples(form, data, at, size, options)
+            return recording._replace(notes=notes)
         if name == b"fmt ":
             form = data[at : at + size]
         if name == b"ds64":
             long_size = int.from_bytes(data[at + 8 : at + 16], "little")
-        at += size + size % 2
     raise ValueError("the file ends before its audio")
+
+
+def _untagged(data: bytes) -> bytes:
+    """A file without the ID3 tags before it.
+
+    libsndfile skips one, but from memory it then reads as many bytes less at the end.
+    """
+    at = 0
+    while tag := _TAG.match(data, at):
+        a, b, c, d = tag[2]
+        footer = 10 if tag[1][0] & 16 else 0
+        at = tag.end() + (a << 21 | b << 14 | c << 7 | d) + footer
+    return data[at:].lstrip(b"\0") if at else data
+
+
+def _chunks(data: bytes, order: Literal["little", "big"]) -> Iterator[tuple[bytes, int, int]]:
+    """Yields each chunk of a RIFF file: its name, the place of its content, and its size."""
+    at = 12
+    while at + 8 <= len(data) and data[at]:
+        size = int.from_bytes(data[at + 4 : at + 8], order)
+        yield data[at : at + 4], at + 8, size
+        at += 8 + size
+        at += data[at : at + 1] == b"\0" and size % 2  # Some programs leave out the byte that pads.
+
+
+def _notes_after(
+    data: bytes, end: int, chunks: Iterator[tuple[bytes, int, int]]
+) -> tuple[str, ...]:
+    """The remarks about what follows audio that ends at `end`, given the chunks after it.
+
+    Raises:
+        RejectError: It is more audio.
+    """
+    for name, at, size in chunks:
+        if name in (b"data", *_RIFFS):
+            raise RejectError(_MORE_AUDIO)
+        end = at + size + size % 2
+    if end <= len(data) + 1 and not data[end:].strip(b"\0"):
+        return ()
+    return ("it has bytes after its audio that are not read, and are not a chunk of WAV",)
 
 
 def _is_unfinished(data: bytes, at: int, order: Literal["little", "big"]) -> bool:
@@ -117,7 +176,9 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
     if (tag, bits) not in _WAVE_DTYPES:
         return _by_libsndfile(data, options, f"audio of format {tag} with {bits} bits")
     if not rate or not channels or frame != channels * bits // 8 or size % frame:
-        raise ValueError(f"{size} bytes at {rate} Hz, {channels} channels in {frame} bytes")
+        raise ValueError(
+            f"{size} bytes at {rate} Hz, {channels} channels of {bits} bits in {frame} bytes"
+        )
     dtype = np.dtype(_WAVE_DTYPES[tag, bits])
     count = size // frame * channels
     check_bytes(count * max(dtype.itemsize, 4 if options.float_audio else 0), options.max_bytes)
@@ -140,8 +201,11 @@ def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
 
 def read_sound(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels]: floats if their encoding has some, otherwise int16 or int32."""
+    data = _untagged(data)
+    if data[:4] in _RIFFS:
+        return read_wav(data, options)
     if not _OTHER_AUDIO.match(data):
-        raise ValueError("its first bytes are not those of such a format")
+        raise ValueError(f"it begins with {data[:8]!r}, which is not such a format")
     return _decoded(data, options)
 
 
@@ -157,10 +221,15 @@ def _decoded(data: bytes, options: ReadOptions) -> Recording:
     """Audio of any format that libsndfile knows."""
     import soundfile
 
+    if (start := _STREAMS.get(data[:4])) and start.search(data, 4):
+        raise RejectError(_MORE_AUDIO)
     stream = _Bytes(data)
     try:
         with soundfile.SoundFile(stream) as file:
             samples = _samples(file, options)
+            stated = _NIST_COUNT.search(data, 0, 1024) if file.format == "NIST" else None
+            if stated and int(stated[1]) != len(samples):
+                raise ValueError(f"it has {len(samples)} samples, but states {int(stated[1])}")
             _check_end(file, data[stream.tell() :])
             return _sound(samples, float(file.samplerate), options)
     except soundfile.LibsndfileError as error:
@@ -174,7 +243,7 @@ def _samples(file: Any, options: ReadOptions) -> np.ndarray:
     size = file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio)
     check_bytes(size, options.max_bytes)
     samples: np.ndarray = file.read(file.frames, dtype.name, always_2d=True)
-    tolerance = _MP3_FRAME if file.format == "MP3" else 0
+    tolerance = _MP3_FRAME if file.subtype.startswith("MPEG") else 0
     if len(samples) < file.frames - tolerance:
         raise ValueError(f"it has {len(samples)} of {file.frames} samples")
     return samples
@@ -189,7 +258,7 @@ def _check_end(file: Any, rest: bytes) -> None:
             raise ValueError(f"it is cut or damaged: {match[0].strip()}")
     if file.format == "MP3" and _MPEG_FRAME.match(rest):
         raise ValueError(
-            "it has a variable bitrate and no header that states the number of samples: encode it again"
+            "its header does not state all of its samples (joined files, or a variable bitrate): encode it again"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ class Format:
 # Libraries that crash on some damaged files, and so read them in another process.
 _CRASHING = {"h5py"}
 
-_SOUNDS = ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .w64 .sph .voc"
+_SOUNDS = ".flac .ogg .oga .opus .mp3 .aiff .aif .aifc .au .snd .caf .sph"
 
 
 def _own(
@@ -86,12 +87,23 @@ FORMATS = (
 
 # Advice about files that look like recordings, but are not read.
 NOT_READ = {
-    ".m4a .aac .mp4 .wma .amr .webm": "convert with ffmpeg -i IN OUT.flac",
+    ".m4a .aac .mp4 .wma .amr .webm .w64 .voc": "convert with ffmpeg -i IN OUT.flac",
     ".xlsx .xls .ods": "save each sheet as .csv",
     ".pkl .pickle .joblib .pt": "it may run code when it is opened; save arrays as .npz",
     ".json": "write a row on each line, as .jsonl",
     ".mseed .hea .dat .rec .c3d .bag .mcap .tdms .fif": "convert to .npz, .h5 or .csv",
 }
+
+
+# Files of any name, by what they begin with.
+_OTHER_CONTENT = (
+    (re.compile(rb"version https://git-lfs"), "it is a Git LFS pointer: run git lfs pull"),
+    (
+        re.compile(rb"\s*<(!doctype )?html", re.I),
+        "it is a page of HTML: was the download an error?",
+    ),
+    (re.compile(rb"....ftyp", re.S), "it is an MPEG-4 file: convert with ffmpeg -i IN OUT.flac"),
+)
 
 
 def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
@@ -110,6 +122,9 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     suffix, form = _format_of(name)
     if not form:
         raise RejectError(_refusal(name))
+    for beginning, what in _OTHER_CONTENT:
+        if beginning.match(data):
+            raise RejectError(what)
     read = _reader(form, suffix)
     try:
         if _CRASHING.isdisjoint(form.libraries):

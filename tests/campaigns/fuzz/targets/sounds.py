@@ -37,7 +37,7 @@ def _wavs() -> list[bytes]:
 def _like_libsndfile(data: bytes, found: Recording) -> None:
     """Compares with libsndfile where it reads as many samples: it repairs some damage, and refuses other.
 
-    Known, and not a finding: of several data chunks it reads the last, and jobs read the first, as Python's `wave`.
+    Known, and not a finding: of several data chunks it reads the last, and jobs reject them.
     """
     if data.count(b"data") > 1:
         return
