@@ -79,11 +79,15 @@ def split_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str] | Non
         yield None
 
 
-def _tabbed_rows(lines: Iterator[str], width: int) -> Iterator[list[str]]:
+def _tabbed_rows(lines: Iterator[str], width: int) -> Iterator[list[str] | None]:
     """Yields rows of `width` cells; a cell in quotes may have several lines that are not rows themselves."""
     held = ""
     while row := held or next(lines, ""):
         held, cells = "", row.rstrip("\r\n").split("\t")
+        if '"' not in row:
+            if cells != [""]:
+                yield cells
+            continue
         if any(c[:1] == '"' and not _QUOTED.fullmatch(c) for c in cells) or len(cells) > width:
             while (
                 row.count('"') % 2 and (held := next(lines, "")).count("\t") + 1 != width and held
@@ -93,12 +97,10 @@ def _tabbed_rows(lines: Iterator[str], width: int) -> Iterator[list[str]]:
                 quoted = next(csv.reader(row.splitlines(True), delimiter="\t", strict=True))
             except csv.Error:
                 quoted = []
-            if len(quoted) == width:
-                yield quoted
+            if len(quoted) == width or len(row.splitlines()) > 1:
+                yield quoted if len(quoted) == width else None
                 continue
-            cells = row.rstrip("\r\n").split("\t")
-        if cells != [""]:
-            yield [c[1:-1].replace('""', '"') if _QUOTED.fullmatch(c) else c for c in cells]
+        yield [c[1:-1].replace('""', '"') if _QUOTED.fullmatch(c) else c for c in cells]
 
 
 def parse_number(text: str, kind: Callable[[str], Number]) -> Number:

@@ -146,6 +146,8 @@ def test_rows_with_broken_quotes_and_headers_in_the_middle_are_rejects():
         'text follows the end of a cell in quotes: double the quotes in it, as in "a ""b"" c"'
     )
     assert found[2].error == "it repeats the header"
+    found = read("tsv", 'a\tb\n1\t"open\nmore\n\n2\tx\n')
+    assert [(row.values or {}).get("b") for row in found] == [None, "x"]
     assert read("csv", "text\ntext\n") == [Row(1, {"text": "text"})]
 
 
