@@ -46,7 +46,7 @@ TENSORFLOW = ["tensorflow>=2.20,<2.23", *IMAGES]
 INPUTS = {
     "heif": ["pillow-heif>=0.22"],
     "matlab": ["scipy>=1.11"],
-    "netcdf": ["scipy>=1.11"],
+    "netcdf": ["netCDF4>=1.7.2"],
 }
 ALL_INPUTS = sorted({package for packages in INPUTS.values() for package in packages})
 # The libraries of object stores.

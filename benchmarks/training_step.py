@@ -80,11 +80,8 @@ def _torch_batches(folder: Path, workers: int = 0) -> Iterator[Any]:
         repeat=None,
         decoders=_CROPS,
         as_supervised=["image"],
-        pin_memory=not workers,
         prefetch=4,
     )
-    if not workers:
-        return (image for (image,) in batches)
     loader = DataLoader(batches, batch_size=None, num_workers=workers, pin_memory=True)
     return (image for (image,) in loader)
 

@@ -227,7 +227,6 @@ def torch_batches(
     on_corrupt: OnCorrupt = "raise",
     cache: Cache | None = None,
     prefetch: int = 2,
-    pin_memory: bool = False,
 ) -> TorchBatches:
     """Returns an `IterableDataset` of batches: dicts of tensors by feature name, or tuples of tensors.
 
@@ -245,9 +244,7 @@ def torch_batches(
     torchdata's `StatefulDataLoader`.
 
     `prefetch` (2) is the number of batches that a thread prepares ahead when there are no workers.
-    `pin_memory` (False) puts tensors into pinned memory; in a `DataLoader` with workers, use its own
-    argument instead, because workers have no device. All other arguments and errors are those of
-    `readers.load`:
+    All other arguments and errors are those of `readers.load`:
 
     Example:
         >>> batches = readers.torch_batches("shards/images", 64, shuffle=True)
@@ -259,7 +256,7 @@ def torch_batches(
     # Each process that reads finds its own host.
     plan, options = plan_of({**arguments, "shard": (0, 1)}, strings=False)
     drawn = seed is None and not isinstance(options.state, State)
-    return TorchBatches(plan, options, shard, drawn, transform, pin_memory, prefetch)
+    return TorchBatches(plan, options, shard, drawn, transform, prefetch)
 
 
 @_with_arguments_of_load

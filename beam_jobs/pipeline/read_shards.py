@@ -124,9 +124,7 @@ class ReadShards(beam.PTransform):
         # Here, because the pipeline has the options of the store by now.
         manifest = manifests_in([directory])[directory]
         if not isinstance(manifest, Manifest):
-            raise UsageError(
-                manifest or f"directory {directory}: expected a folder with a {MANIFEST}"
-            )
+            raise UsageError(manifest or f"directory {directory}: no dataset: it has no {MANIFEST}")
         names = list(manifest.splits)
         split = self._split or (names[0] if len(names) == 1 else "train")
         columns = list(self._columns or manifest.schema)

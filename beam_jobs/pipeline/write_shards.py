@@ -68,11 +68,6 @@ _ARGUMENTS = {
     **{name: name for name in ("num_shards", "seed", "shard_size", "splits")},
 }
 
-# The dtype in the schema, and the dtype of an array of numbers.
-_DTYPES = re.compile(
-    r"expected ((?:u?int|float|complex)\d+) \[.*\], got (bool|(?:u?int|float|complex)\d+) \["
-)
-
 
 @contextlib.contextmanager
 def _named_as_arguments() -> Iterator[None]:
@@ -90,18 +85,10 @@ def _prepare(output: Output, job: str, folder: str) -> None:
         clear_ended(output.directory, output.run)
 
 
-def _cure(mismatch: str) -> str:
-    """The advice for a program whose record does not fit the schema."""
-    cure = "make it fit the schema"
-    if dtypes := _DTYPES.search(mismatch):
-        expected, found = dtypes.groups()
-        if expected != found and np.can_cast(found, expected, "same_kind"):
-            cure = f"convert it with value.astype(np.{expected})"
-    return f"{cure}, or pass on_reject='skip' to list such records in rejects/ and write the others"
-
-
-# Whether a record that does not fit the schema is listed, or fails the pipeline.
 OnReject = Literal["skip", "fail"]
+
+# The advice for a program whose record does not fit the schema.
+_CURE = "make it fit, or pass on_reject='skip' to list such records in rejects/ and write the rest"
 
 
 class _EncodeRecords(beam.DoFn):
@@ -149,7 +136,7 @@ class _EncodeRecords(beam.DoFn):
         except ValueError as error:
             body = Reject.of(key, "encode", error)
             if self._on_reject == "fail":
-                raise DataError(f"{body}; {_cure(body.error)}") from None
+                raise DataError(f"{body}; {_CURE}") from None
         full = self._builder.add(placement.order(key), split, pack_record(key, body, row))
         if full:
             yield from self._emit(full)

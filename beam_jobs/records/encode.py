@@ -47,10 +47,6 @@ class RecordCounter:
             rows = {name: list(compress(values, chosen)) for name, values in columns.items()}
             self._of(split).add_columns(sum(chosen), rows)
 
-    def remark(self, split: int, text: str, key: str) -> None:
-        """Adds a remark about the input of a record."""
-        self._of(split).remarks.add(text, key)
-
     def _of(self, split: int) -> Statistics:
         if split not in self._statistics:
             self._statistics[split] = Statistics(self._schema)
@@ -92,7 +88,7 @@ class RecordEncoder(RecordCounter):
         # Last, because a rejected record must not be counted.
         if isinstance(record, Record):
             for remark in record.remarks:
-                self.remark(split, remark, key or record["key"])
+                self._of(split).remarks.add(remark, key or record["key"])
         self._pending.setdefault(split, []).append(values)
         self._pending_bytes += len(framed)
         if self._pending_bytes >= _COUNTED_BYTES:

@@ -44,10 +44,6 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
     if not strings and names is None and options.map is None:
         decoded = options.decoders
         numbers = {n: f for n, f in plan.schema.items() if f.dtype != "string" or n in decoded}
-        if not numbers:
-            raise ValueError(
-                f"all features are strings: name those to read, {', '.join(plan.schema)}, with columns="
-            )
         plan = replace(plan, schema=Schema(numbers))
     is_dense = options.format.batching == "dense"
     plan = with_decoders(with_fixed_shapes(plan) if is_dense else plan, options.decoders)

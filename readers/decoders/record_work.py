@@ -17,7 +17,7 @@ from readers.decoders.decoder import (
 )
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.decode.image_columns import of_each_row
-from readers.format.dtypes import TENSORFLOW_DTYPES
+from readers.format.dtypes import dtype_name
 from readers.format.schema import Feature, Schema
 
 # (record, key) -> the record to use instead.
@@ -143,11 +143,6 @@ def _feature_of(name: str, value: Any, decoded: Schema) -> Feature:
         else:
             return decoded[name]
     array = np.asarray(value)
-    dtype = "string" if array.dtype.kind in "SUO" else array.dtype.name
-    if dtype not in TENSORFLOW_DTYPES:
-        raise ValueError(
-            f"map returned {name!r} with the dtype {array.dtype}, which features cannot have"
-        )
-    found = Feature(dtype, array.shape)
+    found = Feature(dtype_name(array.dtype), array.shape)
     checked_value(name, found, value)
     return found

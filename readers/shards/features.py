@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,10 +14,7 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.shards.cache import Cache
 from readers.shards.plan import Plan, Sizes
-from readers.shards.records import RECORD_ERRORS, Records
-
-# The records in which names are looked for.
-_FIRST = 10
+from readers.shards.records import Records
 
 # A feature of this form has the stored bytes values.
 _BYTES = (Feature("string"), Feature("string", (), "list"))
@@ -61,21 +56,6 @@ def _fixes(stored: tuple[int | None, ...], given: tuple[int | None, ...]) -> boo
     return len(stored) == len(given) and all(
         size in (None, known) for size, known in zip(stored, given, strict=True)
     )
-
-
-def warn_of_names(plan: Plan) -> None:
-    """Warns of lists that none of the first records has: their names may be misspelt, and a missing list is empty."""
-    names = [n for n, f in plan.schema.items() if f.codec.may_be_missing and not f.is_fixed]
-    if not names or not plan.records:
-        return
-    with contextlib.suppress(*RECORD_ERRORS):  # Raised again when the records are read.
-        few = replace(plan, schema=plan.schema.select(names))
-        first = list(Records(few).read(range(min(plan.records, _FIRST))))
-        for name in names:
-            if not any(np.size(record[name]) for record in first):
-                warnings.warn(
-                    f"feature {name!r} is empty in the first {len(first)} records", stacklevel=4
-                )
 
 
 def with_decoders(plan: Plan, decoders: Mapping[str, Decoder]) -> Plan:

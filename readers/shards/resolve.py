@@ -13,7 +13,7 @@ from readers.files.of_path import files_of
 from readers.format.manifest import MANIFEST, Manifest, join
 from readers.format.schema import Schema
 from readers.order.mixture import Mix
-from readers.shards.features import common_sizes, warn_of_names
+from readers.shards.features import common_sizes
 from readers.shards.plan import ColumnNames, Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
 from readers.shards.resolving.files import files_plan, found_files, is_glob
@@ -45,7 +45,6 @@ def resolve(
     names = _names(path)
     if schema is not None and not files_of(names[0]).exists(join(names[0], MANIFEST)):
         plan = files_plan(found_files(names[0]) if is_one else names, split, schema)
-        warn_of_names(plan)
     elif not is_one:
         return _joined(names, [resolve(name, *how) for name in names])
     elif is_glob(names[0]):

@@ -17,6 +17,7 @@ except ModuleNotFoundError:
     raise ImportError("readers.jax_batches needs JAX: pip install jax") from None
 
 
+# The advice if JAX would change numbers.
 _CURE = "call jax.config.update('jax_enable_x64', True) first, or leave it out with columns="
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
@@ -39,7 +38,7 @@ class TorchBatches(IterableDataset[Any]):
     any number of them returns the same batches in the same order.
 
     `drawn` is whether this process drew the seed, which other hosts then do not know. Workers ignore
-    `pin_memory`, because they have no device, and `prefetch`, because they read ahead anyway.
+    `prefetch`, because they read ahead anyway.
     """
 
     def __init__(
@@ -49,30 +48,21 @@ class TorchBatches(IterableDataset[Any]):
         shard: Shard | None,
         drawn: bool,
         transform: Transform | None,
-        pin_memory: bool,
         prefetch: int,
     ) -> None:
         self._plan, self._options, self._shard, self._drawn = plan, options, shard, drawn
         self._to_arrays = ToArrays(plan.schema, options, transform)
-        self._pin_memory, self._prefetch = pin_memory, check_number("prefetch", prefetch, 0)
+        self._prefetch = check_number("prefetch", prefetch, 0)
         self.passes = _PassCounter()
         self._opened: tuple[tuple[Any, ...], BatchSource[Any]] | None = None
 
     def __iter__(self) -> TorchPass:
-        # Nothing else says that a loader puts our batches into batches.
-        if sys._getframe(1).f_locals.get("auto_collation"):
-            raise ValueError(
-                "DataLoader: pass batch_size=None, because the dataset already makes batches"
-            )
+        if sys._getframe(1).f_locals.get("auto_collation"):  # Of a DataLoader that makes batches.
+            raise ValueError("DataLoader: pass batch_size=None, for a dataset of batches")
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
         if info:
             ForkingPickler.register(torch.Tensor, _reduced)
-        if self._pin_memory and not info and not has_accelerator():
-            warnings.warn(
-                "pin_memory=True has no effect: PyTorch finds no accelerator", stacklevel=2
-            )
-            self._pin_memory = False
         number = self.passes.begin(info.seed - info.id if info else None, worker)
         return TorchPass(self, number, worker, workers)
 
@@ -113,10 +103,9 @@ class TorchBatches(IterableDataset[Any]):
     def tensors(self, records: BatchSlice, empty: Allocator) -> Any:
         """Converts records to a batch: a dict or a tuple of tensors."""
         batch = self._to_arrays(records, empty)
-        pin = self._pin_memory and get_worker_info() is None
         if isinstance(batch, tuple):
-            return tuple(tensor_of(array, pin) for array in batch)
-        return {name: tensor_of(array, pin) for name, array in batch.items()}
+            return tuple(tensor_of(array) for array in batch)
+        return {name: tensor_of(array) for name, array in batch.items()}
 
     def ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Reads the batches of a pass ahead, unless a worker does."""
@@ -242,24 +231,14 @@ class _PassCounter:
         self._words[worker % _MOST_WORKERS] = (number + 1) * 2**31 + mark
 
 
-def has_accelerator() -> bool:
-    """Whether PyTorch can use a device that memory can be pinned for."""
-    if hasattr(torch, "accelerator"):  # Since PyTorch 2.6.
-        return bool(torch.accelerator.is_available())
-    return bool(torch.cuda.is_available())
-
-
-def tensor_of(array: Any, pin: bool) -> Any:
+def tensor_of(array: Any) -> Any:
     """A tensor that shares an array's memory; lists of bytes, or of tensors of different sizes."""
     if isinstance(array, torch.Tensor):
-        return array.pin_memory() if pin else array
+        return array
     if array.dtype.hasobject:
         return [
-            tensor_of(value, pin) if isinstance(value, np.ndarray) else value
-            for value in array.tolist()
+            tensor_of(value) if isinstance(value, np.ndarray) else value for value in array.tolist()
         ]
     if array.dtype.name == "bfloat16":
-        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    else:
-        tensor = torch.from_numpy(array)
-    return tensor.pin_memory() if pin else tensor
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

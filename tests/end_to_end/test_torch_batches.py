@@ -209,14 +209,6 @@ def test_an_error_names_the_record_and_does_not_end_the_pass(tmp_path):
             assert error.value.record == (None if workers else 9)
 
 
-def test_pinned_memory_without_an_accelerator_is_a_warning(dataset, monkeypatch):
-    monkeypatch.setattr("readers.tensors.torch_dataset.has_accelerator", lambda: False)
-    batches = readers.torch_batches(dataset, **SHUFFLED, pin_memory=True)
-    with pytest.warns(UserWarning, match="pin_memory=True has no effect: PyTorch finds no acc"):
-        found = next(iter(batches))
-    assert not found["id"].is_pinned()
-
-
 def test_a_loader_that_would_make_batches_of_batches_is_an_error(dataset):
     batches = readers.torch_batches(dataset, **SHUFFLED)
     for how in ({}, {"batch_size": 2, "num_workers": 1}):

@@ -19,7 +19,7 @@ READERS = ("load", "as_numpy", "torch_batches", "jax_batches")
 MORE = {
     "load": [],
     "as_numpy": ["prefetch"],
-    "torch_batches": ["prefetch", "pin_memory"],
+    "torch_batches": ["prefetch"],
     "jax_batches": ["prefetch", "sharding"],
 }
 # The defaults in which they differ.

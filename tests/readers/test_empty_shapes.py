@@ -7,8 +7,8 @@ import tensorflow as tf
 import readers
 from readers.format.encode.records import Encoder
 from readers.format.encodings.spec import MAX_EMPTY_SIZE
-from readers.format.protobuf.tensor import serialize_tensor
 from readers.format.tfrecord import frame
+from tests.support.arrays import serialize_tensor
 
 LONG = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (10**9, 0), (0, 0))
 WHY = rf"with a size of 0, others may be at most {MAX_EMPTY_SIZE}"

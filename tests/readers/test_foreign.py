@@ -106,14 +106,6 @@ def test_every_reader_reads_every_encoding_of_every_dtype(tmp_path, rng, encodin
     assert_readers_agree(path, Schema(features), records)
 
 
-def test_a_list_that_no_record_has_is_a_warning(tmp_path):
-    path = write_plain(tmp_path / "a.tfrecord", [example(label=[1, 2]), example(other=3)])
-    lists = {"label": ("int64", [None], "list")}
-    assert len(readers.RecordSource(path, schema=lists)) == 2
-    with pytest.warns(UserWarning, match="feature 'lable' is empty in the first 2 records"):
-        readers.RecordSource(path, schema={**lists, "lable": ("int64", [None], "list")})
-
-
 # Encoded images.
 
 _PIXELS = np.random.default_rng(17)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.format.dtypes import FLOATS_IN_A_LIST, numpy_dtype
+from readers.format.protobuf.tensor import tensor_parts
 
 
 def assert_same(found: Any, expected: Any) -> None:
@@ -57,3 +58,8 @@ def nested(value: Any) -> Any:
 def as_lists(batches: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Batches as dicts of nested lists."""
     return [{name: nested(value) for name, value in batch.items()} for batch in batches]
+
+
+def serialize_tensor(array) -> bytes:
+    """The TensorProto of anything that `np.asarray` accepts."""
+    return b"".join(tensor_parts(np.asarray(array)))

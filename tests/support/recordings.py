@@ -18,34 +18,50 @@ from beam_jobs.jobs.sensors.recording import Recording
 RATE = 16_000
 
 
-def edf(bits: int = 16, rates=(4, 4), kind: str = "", blocks: int = 3) -> tuple[bytes, list]:
-    """A file by the letter of the specification, and its signals in physical units."""
+def edf(
+    bits: int = 16,
+    rates=(4, 4),
+    kind: str = "",
+    blocks: int = 3,
+    stated=3,
+    seconds=1,
+    low=-100,
+    high=100,
+    times: tuple[bytes, ...] = (),
+) -> tuple[bytes, list]:
+    """A file by the letter of the specification, and its signals in physical units, from -100 to 100.
+
+    Args:
+        times: The annotations of each block, a last signal.
+    """
     count, top = len(rates), 2 ** (bits - 1) - 1
     mark = b"0" if bits == 16 else b"\xffBIOSEMI"
     head = mark.ljust(8) + b"me".ljust(80) + b"here".ljust(80) + b"01.02.2403.04.05"
-    head += str(256 * (count + 1)).encode().ljust(8) + kind.encode().ljust(44)
-    head += b"%-8d%-8d%-4d" % (blocks, 1, count)
+    size = 24 if times else 0
+    total = count + bool(times)
+    head += str(256 * (total + 1)).encode().ljust(8) + kind.encode().ljust(44)
+    head += f"{stated:<8}{seconds:<8}{total:<4}".encode()
+    notes = "BDF Annotations" if bits == 24 else "EDF Annotations"
     for width, values in (
-        (16, [f"EEG {i}" for i in range(count)]),
-        (80, [""] * count),
-        (8, ["uV"] * count),
-        (8, [-100] * count),
-        (8, [100] * count),
-        (8, [-top] * count),
-        (8, [top] * count),
-        (80, [""] * count),
-        (8, rates),
-        (32, [""] * count),
+        (16, [*(f"EEG {i}" for i in range(count)), notes]),
+        (80, [""] * total),
+        (8, ["uV"] * count + [""]),
+        (8, [low] * count + [-1]),
+        (8, [high] * count + [1]),
+        (8, [-top] * total),
+        (8, [top] * total),
+        (80, [""] * total),
+        (8, [*rates, size]),
+        (32, [""] * total),
     ):
-        head += b"".join(str(value).encode().ljust(width) for value in values)
+        head += b"".join(str(value).encode().ljust(width) for value in values[:total])
     rng = np.random.default_rng(0)
     digital = [rng.integers(-top, top, (blocks, rate)) for rate in rates]
-    body = b"".join(
-        struct.pack("<i", value)[: bits // 8]
-        for block in range(blocks)
-        for values in digital
-        for value in values[block].tolist()
-    )
+    body = b""
+    for block in range(blocks):
+        for values in digital:
+            body += b"".join(struct.pack("<i", v)[: bits // 8] for v in values[block].tolist())
+        body += times[block].ljust(size * bits // 8, b"\0") if times else b""
     return head + body, [values.ravel() * 100 / top for values in digital]
 
 

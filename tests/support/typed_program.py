@@ -57,7 +57,7 @@ def signals(directory: Path) -> Iterator[NDArray[np.float32]]:
 
 
 def of_frameworks(directory: str) -> int:
-    tensors = readers.torch_batches(directory, batch_size=2, shard="auto", pin_memory=True)
+    tensors = readers.torch_batches(directory, batch_size=2, shard="auto")
     with readers.jax_batches(directory, batch_size=2, shard=(0, 4), repeat=None) as arrays:
         return len(tensors) + len(next(arrays)) + tensors.state(2).epoch
 

@@ -21,10 +21,9 @@ from beam_jobs.jobs.passes import (
 from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
 from beam_jobs.jobs.reshard.record_fit import (
     RecordFit,
-    odd_ones,
     with_features,
 )
-from beam_jobs.jobs.reshard.schema_guess import LEARNED, ONE_BYTES_VALUE, SchemaGuess
+from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.rejects import Reject
@@ -145,14 +144,8 @@ class ReshardSecondPass(SecondPass):
         columns = {name: [values[name][row] for row in good] for name in self._counted}
         splits = examples.splits[good]
         counter.count(splits, columns)
-        keys = [examples.keys[row] for row in good]
-        for name, stored in columns.items() if self.spec.given is None else ():
-            what, odd = odd_ones(stored) if self._counted[name] == ONE_BYTES_VALUE else ("", [])
-            text = f"{name!r} is not {what}, as most are, so all are stored as bytes; a --schema rejects it"
-            for place in odd:
-                counter.remark(int(splits[place]), text, keys[place].decode("utf-8", "replace"))
         return EncodedRecords(
-            keys,
+            [examples.keys[row] for row in good],
             splits,
             [self._frame(examples, row) for row in good],
             self._index_rows.pack_all(columns, len(good)),

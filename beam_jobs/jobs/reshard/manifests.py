@@ -139,7 +139,7 @@ def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | 
         # A given schema may leave features out.
         if _meanings(other) != _meanings(known) or not (given or other.schema == known.schema):
             raise UsageError(
-                f"--input: {first} and {folder} differ in features, labels, tokens or channels, so the same "
+                f"--input: {first} and {folder} differ in features, labels, tokens, channels or box order, so the same "
                 "number would have two meanings: reshard them one by one"
             )
     if given:
@@ -157,10 +157,11 @@ def description_of(manifests: Manifests, schema: str) -> tuple[str, Manifest] | 
 
 
 def _meanings(manifest: Manifest) -> tuple[object, ...]:
-    """The meaning of numbers in the records: the names of classes, tokens, and the names and units of channels."""
+    """The meaning of numbers: the names of classes, tokens, the names and units of channels, the order of corners."""
     tokens = {name: file.crc32c for name, file in manifest.files.items()}
     classes = {n: c for n, c in manifest.class_names.items() if c}
-    return manifest.label_names, classes, tokens, manifest.channels, manifest.units
+    order = manifest.options.get("box_order")
+    return manifest.label_names, classes, tokens, manifest.channels, manifest.units, order
 
 
 def tokens_of(folder: str, manifest: Manifest, read: ReadText) -> tuple[tuple[bytes, ...], str]:

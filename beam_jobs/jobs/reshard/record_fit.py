@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -100,15 +100,6 @@ def tensor_type(value: memoryview) -> tuple[str, tuple[int, ...]] | None:
 def image_format(value: bytes | memoryview) -> str:
     """ "jpeg" or "png" by the first bytes of an image; "" for anything else."""
     return next((name for name, first in _IMAGES.items() if value[: len(first)] == first), "")
-
-
-def odd_ones(values: Sequence[bytes | memoryview]) -> tuple[str, list[int]]:
-    """What most of some byte strings are, a JPEG or PNG or else UTF-8, and the places of the others, if there are some."""
-    for what, fits in (("a JPEG or PNG", image_format), ("UTF-8", is_utf8)):
-        odd = [place for place, value in enumerate(values) if not fits(value)]
-        if 0 < 2 * len(odd) < len(values):
-            return what, odd
-    return "", []
 
 
 def is_gray(image: bytes | memoryview) -> bool:

@@ -190,8 +190,8 @@ def reshard_job(
             files.setdefault(folder, []).append(name)
     if not files:
         raise UsageError(
-            "--input: no TFRecord files among these: manifests (name their folders), indexes, texts "
-            "and files under --output are skipped"
+            "--input: no TFRecord files among these: indexes, texts and files under --output are "
+            "skipped"
         )
 
     def read(path: str) -> bytes:

@@ -39,7 +39,7 @@ _SHAPE = "/shape"
 # Precedes the dtype in the counts of tensors among byte strings.
 _TENSOR = "tensor "
 
-ONE_BYTES_VALUE = Feature("string", (), "list")
+_ONE_BYTES_VALUE = Feature("string", (), "list")
 
 
 @dataclass
@@ -120,7 +120,7 @@ class FeatureGuess:
     def tensor(self) -> Feature | None:
         """The feature of tensors in every record; None if some values are not tensors, or dtypes or ranks differ."""
         shape, dtypes = self.shapes.get("tensor"), [n for n in self.counts if n.startswith(_TENSOR)]
-        if shape is None or [self.counts[dtype] for dtype in dtypes] != [self.counts["values"]]:
+        if shape is None or len(dtypes) != 1 or self._are_few(self.counts[dtypes[0]], 0.8):
             return None
         return Feature(dtypes[0].removeprefix(_TENSOR), shape, "tensor")
 
@@ -135,12 +135,15 @@ class FeatureGuess:
 
     def _of_bytes(self) -> Feature:
         """The feature of one byte string in every record, which is not always a tensor."""
-        values = self.counts["values"]
         images = [name for name in ("jpeg", "png") if self.counts[name]]
-        if images and sum(self.counts[name] for name in images) == values:
+        if not self._are_few(sum(self.counts[name] for name in images), 0.8):
             shape = (None, None, 3 if self.counts["coloured"] else 1)
             return Feature("uint8", shape, "source" if len(images) > 1 else images[0])
-        return Feature("string") if self.counts["text"] == values else ONE_BYTES_VALUE
+        return _ONE_BYTES_VALUE if self._are_few(self.counts["text"], 0.99) else Feature("string")
+
+    def _are_few(self, count: int, share: float) -> bool:
+        """Whether too few byte strings are of a kind to reject the others as errors."""
+        return count < max(1, share * self.counts["values"])
 
     def of_steps(self, records: int) -> Feature:
         """The schema entry of a feature list, given the number of records."""
@@ -255,7 +258,7 @@ class SchemaGuess(Divisible):
     def _entry(self, guesses: dict[str, FeatureGuess], name: str) -> FeatureGuess:
         if name not in guesses:
             try:
-                Schema({name: ONE_BYTES_VALUE})
+                Schema({name: _ONE_BYTES_VALUE})
             except ValueError:
                 raise UsageError(
                     f"feature name {name[:80]!r}: expected 1 to 255 characters, without \\ and control "
@@ -274,7 +277,7 @@ class SchemaGuess(Divisible):
 
         A list of numbers is a scalar or has a fixed length if all records have the same number of
         values; otherwise, or if it is missing in some, it has any length. One byte string in each
-        record is a tensor, an image or a text, if all are, otherwise bytes; several are a list. An
+        record is a tensor, an image or a text, if nearly all are, otherwise bytes; several are a list. An
         int64 list `<name>/shape` with the shape of `<name>` in every record is not a separate
         feature. If it has other values, a tensor of unknown sizes stays bytes, so that both can be
         read.
@@ -318,7 +321,7 @@ class SchemaGuess(Divisible):
         if not feature.has_companion or name + _SHAPE not in self.features | self.lists:
             return feature, False
         if feature.encoding == "tensor":
-            return ONE_BYTES_VALUE, False
+            return _ONE_BYTES_VALUE, False
         raise UsageError(
             f"feature {name!r}: expected its shape in {name + _SHAPE!r}, which is another feature; "
             "rename one of the two in the records"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from beam_jobs.errors import RejectError
 from beam_jobs.packages import require
 from beam_jobs.sources.labels import label_text
 from readers.format.encodings.spec import format_shape
-from readers.format.schema import is_feature_name
 
 TimesPolicy = Literal["strict", "drop_duplicates", "sort"]
 
@@ -50,7 +49,7 @@ class Column(NamedTuple):
                 "or text for each sample or row"
             )
         values, codes = np.unique(array.reshape(-1), return_inverse=True)
-        return cls([_plain(name, value) for value in values.tolist()], codes.reshape(-1))
+        return cls([plain_value(name, value) for value in values.tolist()], codes.reshape(-1))
 
     @classmethod
     def of_cells(cls, cells: list[Any]) -> Column:
@@ -91,12 +90,7 @@ class Column(NamedTuple):
         """Yields (text of a value, error, its rows) for each value, in the order of first rows.
 
         The error is empty if the value can name a recording. Rows are int64 and ascending.
-
-        Raises:
-            RejectError: The column has no rows.
         """
-        if not len(self.codes):
-            raise RejectError("it has no rows")
         without = np.array([is_missing(value) for value in self.values])
         codes = np.where(without[self.codes], -1, self.codes)
         order = np.argsort(codes, kind="stable")
@@ -209,49 +203,7 @@ class Recording(NamedTuple):
         return self.take(rows)._replace(notes=(*self.notes, dropped))
 
 
-def archive_recording(
-    arrays: dict[str, np.ndarray],
-    own_columns: tuple[str, ...],
-    read: Callable[[str], np.ndarray | None],
-) -> Recording:
-    """The recording of a file of named arrays: a single one is called `signal`.
-
-    Args:
-        arrays: The arrays of its records.
-        own_columns: The names in `ReadOptions.own_columns`.
-        read: Returns the array of such a name; None if the file has none.
-
-    Raises:
-        RejectError: No array is left, one has the name of another feature, or one of `own_columns` has
-            values that are neither numbers nor text, or not one for each sample.
-    """
-    values = {name: array for name in own_columns if (array := read(name)) is not None}
-    return Recording(
-        _named(arrays),
-        columns={n: Column.of(n, array) for n, array in values.items() if array.size != 1},
-        metadata={n: _plain(n, array.item()) for n, array in values.items() if array.size == 1},
-        array="" if len(arrays) > 1 else next(iter(arrays)),
-    )
-
-
-def _named(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays by feature name."""
-    if not arrays:
-        raise RejectError("the archive has no array")
-    if len(arrays) == 1:
-        return {"signal": next(iter(arrays.values()))}
-    for name in arrays:
-        if not is_feature_name(name):
-            raise RejectError(
-                f"an array may not be called {name[:80]!r}: expected 1 to 255 characters, without \\ and "
-                "control characters; choose others with --arrays"
-            )
-    if clash := arrays.keys() & {"key", "label"}:
-        raise RejectError(f"an array may not be called {min(clash)!r}: choose others with --arrays")
-    return arrays
-
-
-def _plain(name: str, value: Any) -> Any:
+def plain_value(name: str, value: Any) -> Any:
     """A value of an array as a Python object; bytes are text in UTF-8."""
     if not isinstance(value, bytes):
         return value

@@ -150,7 +150,7 @@ def rows_of(
         dtype: The dtype to convert to; "" keeps those of the arrays.
 
     Raises:
-        RejectError: An array has no rows or a different number of rows, or cannot be stored.
+        RejectError: An array has a different number of rows, or cannot be stored.
     """
     _check_rows(recording)
     arrays: dict[str, np.ndarray] = {}
@@ -171,8 +171,7 @@ def _check_rows(recording: Recording) -> None:
     lengths = {name: len(array) for name, array in recording.arrays.items()}
     lengths |= {name: len(column.codes) for name, column in recording.columns.items()}
     cure = "--record row cuts arrays of one length; choose them with --arrays"
-    if not _one_length(lengths, "rows", cure):
-        raise RejectError("it has no rows")
+    _one_length(lengths, "rows", cure)
 
 
 def check_window_label(rule: str) -> None:

@@ -133,16 +133,12 @@ class ListEncoding(_Flat):
             values[:] = [bytes(chunk) for chunk in chunks]
             return values
         packed = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        dtype = numpy_dtype(spec.dtype)
         if expected == INT64_LIST:
-            numbers = unpacked_varints(packed)
-            values = numbers.astype(numpy_dtype(spec.dtype), copy=False)
-            if values is not numbers and not np.array_equal(values, numbers):
-                wrong = numbers[values != numbers][0]
-                raise ValueError(f"the Example holds {wrong}, which is not a valid {spec.dtype}")
-            return values
+            return narrowed(unpacked_varints(packed), dtype)
         if len(packed) % 4:
             raise ValueError("the floats are cut off")
-        return narrowed(np.frombuffer(packed, "<f4"), numpy_dtype(spec.dtype))
+        return narrowed(np.frombuffer(packed, "<f4"), dtype)
 
     def stored(self, spec: Spec) -> Stored | None:
         if spec.dtype == "string":

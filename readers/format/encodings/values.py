@@ -72,13 +72,15 @@ def _has_masked(value: Any, rank: int) -> bool:
 
 
 def narrowed(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Floats of an Example in a shorter dtype; ValueError if one is out of its range."""
+    """Numbers of an Example in the dtype of a feature; ValueError if it cannot hold one. Floats are rounded."""
     with np.errstate(over="ignore"):
         narrow = values.astype(dtype, copy=False)
-    if narrow is not values and not np.isfinite(narrow).all():
-        wrong = values[np.isfinite(values) & ~np.isfinite(narrow)]
-        if len(wrong):
-            raise ValueError(f"the Example holds {wrong[0]}, which is not a valid {dtype.name}")
+    if narrow is values:
+        return values
+    is_whole = dtype.kind in "iub"
+    lost = narrow != values if is_whole else np.isfinite(values) & ~np.isfinite(narrow)
+    if lost.any():
+        raise ValueError(f"the Example holds {values[lost][0]}, which is not a valid {dtype.name}")
     return narrow
 
 

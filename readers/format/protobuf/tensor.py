@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 
@@ -78,17 +77,8 @@ def tensor_parts(array: np.ndarray) -> Parts:
     return [header, octets(array)]
 
 
-def serialize_tensor(array: Any) -> bytes:
-    """Returns the bytes of `tf.io.serialize_tensor(array)` without TensorFlow, for anything that `np.asarray` accepts.
-
-    Raises:
-        ValueError: `tf.io.serialize_tensor` does not support the dtype.
-    """
-    return b"".join(tensor_parts(np.asarray(array)))
-
-
 def parse_tensor(data: bytes | memoryview, dtype: str) -> np.ndarray:
-    """Parses a TensorProto that `serialize_tensor` wrote, which must have the given dtype.
+    """Parses a TensorProto as of `tensor_parts`, which must have the given dtype.
 
     Numbers are a read-only view of `data`, strings an object array of bytes.
 

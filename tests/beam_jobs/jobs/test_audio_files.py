@@ -86,20 +86,10 @@ def test_other_chunks_of_a_wav_file_are_skipped():
         (chunk(b"LIST", b"odd")[:-1], chunk(b"fmt ", form()), samples),  # without the padding
     ):
         assert_same(signal("wav", riff(*chunks)), SAMPLES)
-        assert_same(signal("mp3", riff(*chunks)), SAMPLES)  # a name that lies
-        assert len(read("wav", riff(*chunks)).notes) == (b"rubbish" in chunks)
 
 
-def test_samples_after_the_stated_end_of_audio_are_remarked():
-    for more, count in ((SAMPLES.tobytes() * 3, 1), (bytes(30), 0), (b"", 0)):
-        assert len(read("wav", WHOLE + more).notes) == count
-
-
-def id3(size: int, footer: bool = False) -> bytes:
-    flags = 16 if footer else 0
-    return (
-        b"ID3\x04\0" + bytes([flags, 0, 0, size >> 7, size & 127]) + bytes(size + flags * 10 // 16)
-    )
+def id3(size: int) -> bytes:
+    return b"ID3\x04\0\0" + bytes([0, 0, size >> 7, size & 127]) + bytes(size)
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "ULAW", "FLOAT"])
@@ -114,7 +104,7 @@ def test_a_tag_before_a_wav_file_takes_nothing_from_its_end(subtype, tmp_path):
 @pytest.mark.parametrize("kind", ["flac", *SOUND_FILES])
 def test_tags_before_audio_of_any_format_change_nothing(kind):
     data = SOUND_FILES.get(kind) or sound(waves(), "PCM_16", "FLAC")
-    assert_same(signal(kind, id3(1001) + id3(5, footer=True) + data), signal(kind, data))
+    assert_same(signal(kind, id3(1001) + id3(5) + data), signal(kind, data))
     assert "it begins with b'" in rejected(kind, id3(1000)[:-1] + data[:1])
 
 
@@ -169,8 +159,8 @@ WHOLE = riff(chunk(b"fmt ", form()), chunk(b"data", SAMPLES.tobytes()))
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "it does not begin with a RIFF WAVE header"),
-        (WHOLE[:8] + b"AVI " + WHOLE[12:], "it does not begin with a RIFF WAVE header"),
+        (b"", "it begins with b"),
+        (WHOLE[:8] + b"AVI " + WHOLE[12:], "it begins with b"),
         (WHOLE[:12], "the file ends before its audio"),
         (WHOLE[:-1], "the file ends in its audio, after 5 of 6 bytes"),
         (WHOLE[:40] + b"\xfe" * 4 + WHOLE[44:], "in its audio, after 6 of 4278124286 bytes"),
@@ -207,15 +197,6 @@ def test_compressed_audio_in_a_wav_file_is_what_soundfile_reads(subtype):
         assert cut == "not a whole .wav file: the file ends in its audio, after 3995 of 4000 bytes"
         missing_pad = sound(waves(1, 2001), subtype)[:-1]
         assert len(signal("wav", missing_pad)) == 2001
-
-
-def test_big_endian_wav_files_are_what_soundfile_reads():
-    buffer = io.BytesIO()
-    soundfile.write(buffer, waves(), RATE, subtype="PCM_24", format="WAV", endian="BIG")
-    data = buffer.getvalue()
-    assert data.startswith(b"RIFX")
-    assert_same(signal("wav", data), heard(data, "int32"))
-    assert "the file ends in its audio, after 2999 of 3000" in rejected("wav", data[:-1])
 
 
 def test_other_audio_that_is_called_wav_is_read():
@@ -323,16 +304,6 @@ def test_a_flac_file_that_claims_more_samples_than_it_has_is_rejected():
     message = f"it unpacks to {(2**36 - 1) * 4} bytes, more than 268435456: raise --max_record_bytes to keep it"
     assert rejected("flac", claimed_frames(2**36 - 1)) == message
     assert "does not state the number of samples" in rejected("flac", claimed_frames(0))
-
-
-@pytest.mark.parametrize("kind", ["wav", "flac", "csv", "npy", "h5"])
-def test_files_of_any_name_that_are_something_else_say_what(kind):
-    for data, what in (
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a Git LFS pointer"),
-        (b"<!DOCTYPE html><html>", "a page of HTML"),
-        (b"\0\0\0\x18ftypM4A ", "an MPEG-4 file"),
-    ):
-        assert rejected(kind, data).startswith(f"it is {what}")
 
 
 @pytest.mark.parametrize(

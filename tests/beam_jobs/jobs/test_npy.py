@@ -70,10 +70,11 @@ def test_an_array_may_be_transposed_sliced_or_reversed_before_it_is_saved():
         np.testing.assert_array_equal(same_array(npy(saved)), saved)
 
 
-def test_bytes_after_an_array_are_ignored():
+def test_bytes_after_an_array_are_ignored_unless_they_are_another_array():
     array = np.arange(6.0).reshape(2, 3)
-    same_array(npy(array) + npy(array))
     same_array(npy(array[:0]) + b"more")
+    with pytest.raises(RejectError, match="a second array follows"):
+        parse_npy(npy(array) + npy(array))
 
 
 @pytest.mark.filterwarnings("ignore:.*additional header parsing")

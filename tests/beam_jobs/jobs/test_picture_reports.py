@@ -10,28 +10,29 @@ What was right and is tested nowhere else is a case below; the others are tested
 | Peterande/D-FINE#89, NVIDIA/DALI#943, facebookresearch/detectron2#1731 | COCO ids 5, 1, 3 | right |
 | HumanSignal/label-studio#6608, fcakyon/labelme2coco#9 | sizes before and after EXIF | right |
 | HumanSignal/label-studio-converter#139 | `images\\1/a.png` | right |
-| HumanSignal/label-studio#7294, #4903 | `..\\..\\media\\a.png`, `?d=a.png` | error without a name |
+| HumanSignal/label-studio#7294, #4903 | `..\\..\\media\\a.png`, `?d=a.png` | right, error |
 | cvat-ai/cvat#8470 | run lengths of objects that are no crowds | right |
-| cvat-ai/cvat#6785, HumanSignal/label-studio-converter#136 | the angle of a box | ignored |
+| cvat-ai/cvat#6785, HumanSignal/label-studio-converter#136 | the angle of a box | ignored, as by pycocotools |
 | neuroinformatics-unit/ethology#38, ox-vgg/via#17 | VIA: category null, negative sides | error |
 | roboflow/rf-detr#1303 | a category that only groups others | a class without boxes |
 | HumanSignal/labelImg#59, #160 | VOC of size 0 | error |
-| HumanSignal/labelImg#278, HCIILAB/SCUT-HEAD-Dataset-Release#4 | boxes outside, or of no area | left out |
+| HumanSignal/labelImg#278, HCIILAB/SCUT-HEAD-Dataset-Release#4 | boxes outside, or of no area | left out, with a remark |
 | PaddleCV-SIG/PaddleLabel#81 | VOC corners with fractions | right |
 | wkentaro/labelme#552, PaddlePaddle/PaddleDetection#1296 | xmax below xmin | error |
 | microsoft/VoTT#244, SkalskiP/make-sense#252, #80 | tables of boxes, with and without a header | right, error |
-| InsightSoftwareConsortium/ITK#6636, image-rs/image-tiff#129 | 16-bit TIFF whose 0 is white | inverted |
-| junyanz/pytorch-CycleGAN-and-pix2pix#321, pytorch/vision#2218 | 12 bits in a PNG of 16 | nearly black |
+| InsightSoftwareConsortium/ITK#6636, image-rs/image-tiff#129 | 16-bit TIFF whose 0 is white | error |
+| junyanz/pytorch-CycleGAN-and-pix2pix#321, pytorch/vision#2218 | 12 bits in a PNG of 16 | nearly black, with a remark |
 | nothings/stb#128, #427; josch/img2pdf#25 | JPEG of CMYK and YCCK | right |
 | hellock/icrawler#30, HumanSignal/labelImg#309 | a JPEG called .png | right |
-| hellock/icrawler#21, piotrantosz/google-arts-crawler#22 | HTML called .jpg | error without the cause |
-| microsoft/markitdown#1535, libarchive/libarchive#2798 | zips of Japanese Windows | wrong names |
+| hellock/icrawler#21, piotrantosz/google-arts-crawler#22 | HTML called .jpg | error |
+| microsoft/markitdown#1535, libarchive/libarchive#2798 | zips of Japanese Windows | right folders, with a remark |
 | rubyzip/rubyzip#84, r-lib/zip#138 | zips in UTF-8 or CP437 without the flag | right |
 | fastai/fastai#1008, javascriptdata/danfojs#642 | `001` as path and as label | right: text |
-| huggingface/lerobot#258, vaexio/vaex#398 | Arrow's stream format | right as texts, error as arrays |
+| huggingface/lerobot#258, vaexio/vaex#398 | Arrow's stream format | right as texts and tables |
 | wbolster/jsonlines#53, datalad/datalad#3523, huggingface/tau#354 | U+2028 in JSON lines | right |
 | vahidk/tfrecord#10, #93; pytorch/xla#1619 | raw bytes, negative numbers, an empty list | right, error |
 | tensorflow/tensorflow#11986, #2867 | lists of no numbers, a missing list | right |
+| roboflow/supervision#150, #176 | datasets of other classes read as one | error (test_resolve.py) |
 | vahidk/tfrecord#78, #90; webdataset/webdataset#47 | a record for each of several workers | right |
 """
 

@@ -112,8 +112,7 @@ def test_a_row_is_a_reject_by_itself(tmp_path):
     [
         ({"X": np.zeros((3, 2)), "z": np.zeros(4)}, "", "'X' has 3 rows, 'z' 4: --record row cuts"),
         ({"X": np.zeros((3, 2)), "y": np.zeros(4)}, "--label array:y", "'signal' has 3 rows, 'y' 4"),
-        ({"X": np.zeros((3, 2)), "fs": np.array(5)}, "", "'fs' is a single number; choose arrays with --arrays X"),
-        ({"X": np.zeros((0, 2))}, "", "a.npz: it has no rows"),
+        ({"X": np.zeros((0, 2))}, "", "a.npz: the recording has no samples"),
         ({"X": np.zeros((3, 2)), "y": np.zeros((3, 2))}, "--label array:y", "'y' is float64 [3, 2]: e"),
         ({"X": np.zeros((3, 2))}, "--label array:y", "neither its metadata nor the file has 'y'"),
     ],
@@ -371,9 +370,3 @@ def test_files_of_one_recording_are_held_to_the_size_of_a_record(
         assert noted.value == b"r"  # What the error names if the process is killed.
         too_large = replace(job, inputs=replace(job.inputs, max_bytes=limit - 1))
         assert (len(list(job.reads(source))), list(too_large.reads(source))) == (2, [])
-
-
-def test_a_column_without_rows_tells_no_recordings_apart(tmp_path):
-    np.savez(tmp_path / "a.npz", X=np.zeros((0, 2)), who=np.zeros(0, "U1"))
-    with pytest.raises(UsageError, match=r"a\.npz: it has no rows"):
-        command(tmp_path, "--recording_column who")

@@ -103,12 +103,20 @@ Sample Index, EXG Channel 0, Other, Other, Timestamp, Timestamp (Formatted)
 """
 OPENBCI_ROWS = [[0, -187500.02235174447, 192, 0], [1, -187500.02235174447, 193, 0.5]]
 GENEACTIV = '"time","x"\n"2018-07-05 09:24:51.00",0.25\n"2018-07-05 09:24:51.049",0.5\n'
+UNITS = (
+    "Datetime;M1;M2\n;[°C];[K]\n2020-08-14 22:00:00;256.698;0.3722\n2020-08-14 22:10:00;-1.5;2\n"
+)
+KEYSIGHT = "\r\nx-axis,TX1\r\nsecond,Volt\r\n-113.431850E-03,+4.938284392E+00\r\n"
 FLUKE = "v\tn\n9.99999999e+37\t0\n0.0488\t10\n"
 MALI = "Current,v\n2023-06-19 14:57:48.088373,0.583\n"
 
 
 RIGHT = [
     report("OpenBCI/OpenBCI_GUI#1108", "txt", OPENBCI, OPENBCI_ROWS),
+    report("BurntSushi/xsv#245", "csv", UNITS, [[256.698, 0.3722], [-1.5, 2]]),
+    report("carlos-jenkins/csv2vcd#3", "csv", KEYSIGHT, [[-0.113431850, 4.938284392]]),
+    report("StingraySoftware/HENDRICS#109", "csv", 'x,of\n1,"fpma,fpmb"\n', [[1]], drop_columns=("of",)),
+    report("apache/iotdb#11308", "csv", b"\xef\xbb\xbft,x\r\n0,1\r\n1,2", [[1], [2]]),
     report("N0ury/dmm_util#26", "tsv", FLUKE, [[9.99999999e37, 0], [0.0488, 10]]),
     report("myokit/myokit#1090", "csv", "I,I\n1,2\n3,4\n", [[1, 2], [3, 4]]),
     report("iver56/audiomentations#90", "wav", wav(WIDE, extensible(24, 32)), WIDE[:, None]),

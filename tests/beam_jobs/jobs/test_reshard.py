@@ -374,16 +374,29 @@ def test_records_that_do_not_fit_the_first_ones_are_rejects_with_the_schema_that
         assert (len(frames), late) == (60, [])
 
 
-def test_the_records_that_make_a_feature_bytes_are_remarked(tmp_path):
-    values = [(JPEG, "a", b"\xff1"), (PNG, b"\xff", b"\xff2"), (b"", "c", b"\xff3")]
-    records = [example(image=image, text=text, other=other) for image, text, other in values]
+@pytest.mark.parametrize(
+    ("usual", "odd", "count", "encoding", "error"),
+    [
+        (JPEG, b"", 6, "jpeg", "found neither JPEG nor PNG"),
+        (JPEG, b"GIF89a", 6, "jpeg", "found neither JPEG nor PNG"),
+        (tensor(np.ones(2)), b"", 6, "tensor", "expected a tensor of float64, found 0"),
+        (b"text", b"\xff", 200, "text", "expected UTF-8, found other bytes"),
+        (JPEG, b"", 4, "list", ""),  # a quarter
+        (b"text", b"\xff", 90, "list", ""),
+    ],
+    ids=itertools.count(),
+)
+def test_bytes_are_what_most_are_and_the_others_are_rejects(
+    tmp_path, usual, odd, count, encoding, error
+):
+    records = [example(x=usual)] * (count - 1) + [example(x=odd)]
     job = job_of(write_plain(tmp_path / "a", records))
-    _, _, late, statistics = second(job, job.schema_of(first(job)[2]))
-    assert not late
-    assert [(text[:34], *found) for text, found in sorted(statistics[0].remarks.items())] == [
-        ("'image' is not a JPEG or PNG, as m", 1, "a#3"),
-        ("'text' is not UTF-8, as most are, ", 1, "a#2"),
-    ]
+    schema = job.schema_of(first(job)[2])
+    assert schema["x"].encoding == encoding
+    _, _, late, _ = second(job, schema)
+    assert [(reject.key, error in reject.error) for reject in late] == [
+        (f"a#{count}", True)
+    ] * bool(error)
 
 
 def test_steps_and_lists_of_steps_that_do_not_fit_the_first_ones_are_rejects(tmp_path, monkeypatch):
@@ -624,9 +637,10 @@ def test_datasets_with_different_meanings_of_labels_are_refused(tmp_path):
     dataset(tmp_path, "c", label_names=("cat", "dog"))
     dataset(tmp_path, "d", label_names=("cat", "dog"), class_names={"box_labels": ("x",)})
     dataset(tmp_path, "e", NUMBERS.select(("id",)), label_names=("cat", "dog"))
+    dataset(tmp_path, "f", label_names=("cat", "dog"), options={"box_order": "xyxy"})
     write_plain(tmp_path / "plain", [example(id=1)])
     assert job_of(tmp_path / "a", tmp_path / "c").class_names == {"label": ("cat", "dog")}
-    for other in "bde":
+    for other in "bdef":
         with pytest.raises(UsageError, match="reshard them one by one") as caught:
             job_of(tmp_path / "a", tmp_path / other)
         assert f"{tmp_path}/a and {tmp_path}/{other} differ" in caught.value.message
@@ -655,7 +669,7 @@ def test_channels_keep_their_names_and_are_not_mixed_with_others(tmp_path):
         "channel_units": {"signal": ["g", ""]},
     }
     assert not any(job_of(tmp_path / "a", drop=("signal",)).facts.values())
-    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
+    with pytest.raises(UsageError, match="differ in features, labels, tokens, channels or box"):
         job_of(tmp_path / "a", tmp_path / "b")
 
 
@@ -676,7 +690,7 @@ def test_vocabularies_and_tokenizers_are_kept_unless_the_tokens_are_dropped(tmp_
     write_dataset(tmp_path / "named", renamed, {"train": [other]}, vocabulary=4, files=words)
     (tmp_path / "named" / "words").write_bytes(b"one\ntwo\n")
     assert job_of(tmp_path / "named", keep=("ids",)).vocabulary[2:] == (b"one", b"two")
-    with pytest.raises(UsageError, match="differ in features, labels, tokens or channels"):
+    with pytest.raises(UsageError, match="differ in features, labels, tokens, channels or box"):
         job_of(tmp_path / "a", tmp_path / "b")
     with pytest.raises(
         UsageError, match=r"vocabulary.txt has 3 tokens, expected 4 as in manifest.json; or giv"

@@ -213,7 +213,7 @@ def test_what_is_not_there_is_refused_when_the_pipeline_is_built(tmp_path, argum
 
 
 def test_a_directory_without_a_dataset_is_refused_when_the_pipeline_is_built(tmp_path):
-    message = f"^directory {tmp_path}: expected a folder with a manifest.json$"
+    message = f"^directory {tmp_path}: no dataset: it has no manifest.json$"
     with pytest.raises(UsageError, match=message):
         beam.Pipeline() | ReadShards(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")

@@ -6,7 +6,7 @@ import io
 import re
 import struct
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,11 @@ from beam_jobs.storage.limits import check_bytes
 # name. An MPEG frame begins with 11 set bits.
 _OTHER_AUDIO = re.compile(rb"fLaC|OggS|\xff[\xe0-\xff]|FORM|\.snd|dns\.|caff|NIST_1A")
 
-# The header of an ID3 tag: its flags, and its size in 7 bits of each byte.
-_TAG = re.compile(rb"ID3..(.)([\0-\x7f]{4})", re.DOTALL)
+# The header of an ID3 tag ends with its size, in 7 bits of each byte.
+_TAG = re.compile(rb"ID3...([\0-\x7f]{4})", re.DOTALL)
 
-# Where a stream begins; libsndfile reads only the first of several.
-_STREAMS = {
-    b"OggS": re.compile(rb"OggS\0[\x02\x03\x06\x07]"),
-    b"fLaC": re.compile(rb"fLaC[\0\x80]\0\0\x22"),
-}
+# Where a stream of Ogg or FLAC begins; libsndfile reads only the first of several.
+_STREAM = re.compile(rb"OggS\0[\x02\x03\x06\x07]|(?<!FLAC.{4})fLaC[\0\x80]\0\0\x22", re.DOTALL)
 
 _MORE_AUDIO = "more audio follows its first stream, and would not be read: convert it with ffmpeg -i IN OUT.flac"
 
@@ -45,7 +42,7 @@ _WAVE_DTYPES = {
     (_FLOAT, 64): "<f8",
 }
 
-_RIFFS = (b"RIFF", b"RF64", b"RIFX")
+_RIFFS = (b"RIFF", b"RF64")
 
 # Sizes that programs write if they do not know the size yet: SoX, arecord and ffmpeg into a pipe.
 _UNKNOWN_SIZE = 0xFFFFFFFF
@@ -79,7 +76,7 @@ _MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]")
 
 
 def read_wav(data: bytes, options: ReadOptions) -> Recording:
-    """Samples [time, channels] of a RIFF file, or one of its forms RF64 (large) and RIFX (big-endian).
+    """Samples [time, channels] of a RIFF file, or of RF64, its form for large files.
 
     libsndfile cuts damaged files short without an error, and `wave` cannot read floats
     (docs/design.md). So the chunks are checked here, and libsndfile gets only whole files with samples
@@ -90,10 +87,9 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
         if _OTHER_AUDIO.match(data):
             require("soundfile", "beam", ".wav files of another format")
             return read_sound(data, options)
-        raise ValueError("it does not begin with a RIFF WAVE header")
-    order: Literal["little", "big"] = "big" if data[:4] == b"RIFX" else "little"
+        raise ValueError(f"it begins with {data[:16]!r}, expected a RIFF WAVE header")
     form, long_size = b"", _UNKNOWN_SIZE
-    chunks = _chunks(data, order)
+    chunks = _chunks(data)
     for name, at, size in chunks:
         rest = len(data) - at
         if name == b"data":
@@ -101,19 +97,16 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
                 raise ValueError("its format does not come before its audio")
             size = long_size if size == _UNKNOWN_SIZE else size
             unknown = size > rest and size in _UNKNOWN_SIZES
-            if unknown or (not size and _is_unfinished(data, at, order)):
-                frame = int.from_bytes(form[12:14], order)
+            if unknown or (not size and _is_unfinished(data, at)):
+                frame = int.from_bytes(form[12:14], "little")
                 size = rest - rest % max(1, frame)
         if size > rest:
             what = "audio" if name == b"data" else "header"
             raise ValueError(f"the file ends in its {what}, after {rest} of {size} bytes")
         if name == b"data":
-            notes = _notes_after(data, at + size + size % 2, chunks)
-            if order == "big":
-                recording = _by_libsndfile(data, options, "big-endian audio")
-            else:
-                recording = _wav_samples(form, data, at, size, options)
-            return recording._replace(notes=notes)
+            if any(other in (b"data", *_RIFFS) for other, _, _ in chunks):
+                raise RejectError(_MORE_AUDIO)
+            return _wav_samples(form, data, at, size, options)
         if name == b"fmt ":
             form = data[at : at + size]
         if name == b"ds64":
@@ -128,42 +121,24 @@ def _untagged(data: bytes) -> bytes:
     """
     at = 0
     while tag := _TAG.match(data, at):
-        a, b, c, d = tag[2]
-        footer = 10 if tag[1][0] & 16 else 0
-        at = tag.end() + (a << 21 | b << 14 | c << 7 | d) + footer
+        a, b, c, d = tag[1]
+        at = tag.end() + (a << 21 | b << 14 | c << 7 | d)
     return data[at:].lstrip(b"\0") if at else data
 
 
-def _chunks(data: bytes, order: Literal["little", "big"]) -> Iterator[tuple[bytes, int, int]]:
+def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     """Yields each chunk of a RIFF file: its name, the place of its content, and its size."""
     at = 12
     while at + 8 <= len(data) and data[at]:
-        size = int.from_bytes(data[at + 4 : at + 8], order)
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
         yield data[at : at + 4], at + 8, size
         at += 8 + size
         at += data[at : at + 1] == b"\0" and size % 2  # Some programs leave out the byte that pads.
 
 
-def _notes_after(
-    data: bytes, end: int, chunks: Iterator[tuple[bytes, int, int]]
-) -> tuple[str, ...]:
-    """The remarks about what follows audio that ends at `end`, given the chunks after it.
-
-    Raises:
-        RejectError: It is more audio.
-    """
-    for name, at, size in chunks:
-        if name in (b"data", *_RIFFS):
-            raise RejectError(_MORE_AUDIO)
-        end = at + size + size % 2
-    if end <= len(data) + 1 and not data[end:].strip(b"\0"):
-        return ()
-    return ("it has bytes after its audio that are not read, and are not a chunk of WAV",)
-
-
-def _is_unfinished(data: bytes, at: int, order: Literal["little", "big"]) -> bool:
+def _is_unfinished(data: bytes, at: int) -> bool:
     """Whether a header was never completed: it ends the file at its audio, or before."""
-    end = 8 + int.from_bytes(data[4:8], order)
+    end = 8 + int.from_bytes(data[4:8], "little")
     return end <= at or end == 8 + _UNKNOWN_SIZE
 
 
@@ -202,8 +177,6 @@ def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
 def read_sound(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels]: floats if their encoding has some, otherwise int16 or int32."""
     data = _untagged(data)
-    if data[:4] in _RIFFS:
-        return read_wav(data, options)
     if not _OTHER_AUDIO.match(data):
         raise ValueError(f"it begins with {data[:8]!r}, which is not such a format")
     return _decoded(data, options)
@@ -221,7 +194,7 @@ def _decoded(data: bytes, options: ReadOptions) -> Recording:
     """Audio of any format that libsndfile knows."""
     import soundfile
 
-    if (start := _STREAMS.get(data[:4])) and start.search(data, 4):
+    if _STREAM.search(data, 4):
         raise RejectError(_MORE_AUDIO)
     stream = _Bytes(data)
     try:
@@ -264,8 +237,6 @@ def _check_end(file: Any, rest: bytes) -> None:
 
 def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:
     """The recording of samples [time, channels] at a rate in Hz, scaled and mixed as asked for."""
-    if not len(samples):
-        raise RejectError("the recording has no samples")
     if options.float_audio and samples.dtype.kind in "iu":
         middle = 128 if samples.dtype == np.uint8 else 0
         scale = np.float32(2.0 ** (1 - 8 * samples.dtype.itemsize))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import edfio
 import numpy as np
@@ -11,43 +10,58 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.read_options import ReadOptions, lay_out
 from beam_jobs.jobs.sensors.recording import Recording
+from beam_jobs.storage.limits import check_bytes
 
-# About files that are cut, which `_read` rejects, and signals without a range, which stay integers.
+# About files that are cut and signals without a range, which are rejected here.
 warnings.filterwarnings("ignore", module="edfio")
 
 
 def read_edf(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels] in physical units: the chosen signals, or all; annotations are left out."""
-    return _read(data, edfio.read_edf(data, header_encoding="latin-1"), options)
-
-
-def read_bdf(data: bytes, options: ReadOptions) -> Recording:
-    """The same, of a file of 24 bits."""
-    return _read(data, edfio.read_bdf(data, header_encoding="latin-1"), options)
-
-
-def _read(data: bytes, file: Any, options: ReadOptions) -> Recording:
-    stated = int(data[236:244])
-    if stated != file.num_data_records:
+    count = int(data[252:256])
+    head = data[: 256 * (1 + count)].replace(b"\0", b" ")
+    plain = bytearray(head)
+    # The duration of a data record, and the physical ranges.
+    for numbers in slice(244, 252), slice(256 + 104 * count, 256 + 120 * count):
+        plain[numbers] = head[numbers].replace(b",", b".")
+    notes = ["decimal commas in its header are read as points"] if plain != head else []
+    if not float(plain[244:252]) > 0:
+        raise RejectError("its data records last 0 s, so its signals have no rate")
+    parse = edfio.read_bdf if data[:1] == b"\xff" else edfio.read_edf
+    file = parse(bytes(plain) + data[len(head) :], header_encoding="latin-1")
+    stated = int(head[236:244])
+    if stated == -1:
+        notes.append("its recorder was cut off (-1 data records): read to its end")
+    elif stated != file.num_data_records:
         raise ValueError(f"it has {file.num_data_records} of {stated} blocks of samples")
-    if data[196:197] == b"D":
+    if head[196:197] == b"D":
         raise RejectError("its recording was interrupted (EDF+D): export its parts as files")
     if options.time_column:
         raise RejectError("it states its rate and has no column of times: drop --time_column")
     names = [signal.label for signal in file.signals]
     if not names:
         raise RejectError("it has only annotations, no signals")
+    if len(names) < count:
+        notes.append("not read: annotations")
     layout = lay_out(names, len(names), options)
     signals = [file.signals[place] for place in layout.channels]
+    check_bytes(sum(signal.digital.size for signal in signals) * 8, options.max_bytes)
+    for signal in signals:
+        if any(low == high for low, high in (signal.physical_range, signal.digital_range)):
+            raise RejectError(
+                f"signal {signal.label!r} has an empty range, so its unit is unknown: --drop_columns leaves it out"
+            )
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:
         listed = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
         raise RejectError(
             f"its signals differ in their rates: {listed}; choose signals of one rate with --columns"
         )
-    signal = np.stack([signal.data for signal in signals], 1)
-    # This dtype holds all digits of its integers.
-    units = {"signal": tuple(signal.physical_dimension for signal in signals)}
     return Recording(
-        {"signal": signal}, rates[0], dtype="float32", channels=layout.signal, units=units
+        {"signal": np.stack([signal.data for signal in signals], 1)},
+        rates[0],
+        notes=(*layout.notes, *notes),
+        dtype="float32",  # which holds all digits of its integers
+        channels=layout.signal,
+        units={"signal": tuple(signal.physical_dimension for signal in signals)},
     )

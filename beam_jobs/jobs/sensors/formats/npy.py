@@ -10,8 +10,9 @@ import zipfile
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.read_options import ReadOptions, choose_arrays
-from beam_jobs.jobs.sensors.recording import Recording, archive_recording
+from beam_jobs.jobs.sensors.formats.stored_arrays import StoredArray, kind_of, read_stored
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
 from beam_jobs.storage.limits import check_bytes
 
 
@@ -24,7 +25,7 @@ def parse_npy(data: bytes) -> np.ndarray:
     """The array that `np.load` reads from the bytes of a `.npy` file; never unpickles.
 
     Raises:
-        RejectError: The array holds Python objects.
+        RejectError: The array holds Python objects, or a second array follows.
         ValueError: The bytes are not a complete `.npy` file.
     """
     # Cached, because NumPy takes 30 us to parse a header and a dataset has few different ones.
@@ -34,7 +35,10 @@ def parse_npy(data: bytes) -> np.ndarray:
         raise RejectError("it holds pickled objects, which are never loaded")
     count = math.prod(shape)
     array = np.frombuffer(data, dtype, count, start) if count else np.empty(0, dtype)
-    return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
+    array = array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
+    if data.startswith(np.lib.format.MAGIC_PREFIX, start + array.nbytes):
+        raise RejectError("a second array follows: save several as .npz, with np.savez")
+    return array
 
 
 def _npy_header_bytes(data: bytes) -> int:
@@ -61,22 +65,26 @@ def _npy_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def read_npz(data: bytes, options: ReadOptions) -> Recording:
-    """The chosen arrays of a `.npz` archive."""
+    """The chosen arrays of a `.npz` archive, or all that are numbers along time."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         infos = archive.infolist()
         check_bytes(sum(info.file_size for info in infos), options.max_bytes)
-        members = {
-            info.filename.removesuffix(".npy"): info
-            for info in infos
-            if info.filename.endswith(".npy")
-        }
-
-        def read(name: str) -> np.ndarray:
-            # At most the stated number of bytes: `ZipFile.read` unpacks whatever is there.
-            with archive.open(members[name]) as file:
-                return parse_npy(file.read(members[name].file_size))
-
-        arrays = {name: read(name) for name in choose_arrays(members, options)}
-        return archive_recording(
-            arrays, options.own_columns, lambda name: read(name) if name in members else None
+        members = [info for info in infos if info.filename.endswith(".npy")]
+        return read_stored(
+            {info.filename.removesuffix(".npy"): _stored(archive, info) for info in members},
+            options,
         )
+
+
+def _stored(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> StoredArray:
+    """A member of an archive."""
+    with archive.open(info) as file:
+        start = file.read(12)
+        shape, _, dtype = _npy_header(start + file.read(_npy_header_bytes(start) - 12))
+
+    def read() -> np.ndarray:
+        # At most the stated number of bytes: `ZipFile.read` unpacks whatever is there.
+        with archive.open(info) as file:
+            return parse_npy(file.read(info.file_size))
+
+    return StoredArray(kind_of(dtype), shape, math.prod(shape) * dtype.itemsize, read)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -79,10 +78,9 @@ FORMATS = (
     _own(".parquet", "arrow:read_parquet", _TABLE, "pyarrow", "beam"),
     _own(".feather .arrow", "arrow:read_feather", _TABLE, "pyarrow", "beam"),
     _own(".h5 .hdf5", "hdf5:read_h5", _ARRAYS, "h5py", "beam"),
-    _own(".mat", "hdf5:read_mat", _ARRAYS, "scipy h5py", "matlab"),
-    _own(".nc", "hdf5:read_nc", _ARRAYS, "scipy h5py", "netcdf"),
-    _own(".edf", "edf:read_edf", _CHANNELS, "edfio", "beam"),
-    _own(".bdf", "edf:read_bdf", _CHANNELS, "edfio", "beam"),
+    _own(".mat", "matlab:read_mat", _ARRAYS, "scipy h5py", "matlab"),
+    _own(".nc", "netcdf:read_nc", _ARRAYS, "netCDF4 h5py", "netcdf"),
+    _own(".edf .bdf", "edf:read_edf", _CHANNELS, "edfio", "beam"),
 )
 
 # Advice about files that look like recordings, but are not read.
@@ -93,17 +91,6 @@ NOT_READ = {
     ".json": "write a row on each line, as .jsonl",
     ".mseed .hea .dat .rec .c3d .bag .mcap .tdms .fif": "convert to .npz, .h5 or .csv",
 }
-
-
-# Files of any name, by what they begin with.
-_OTHER_CONTENT = (
-    (re.compile(rb"version https://git-lfs"), "it is a Git LFS pointer: run git lfs pull"),
-    (
-        re.compile(rb"\s*<(!doctype )?html", re.I),
-        "it is a page of HTML: was the download an error?",
-    ),
-    (re.compile(rb"....ftyp", re.S), "it is an MPEG-4 file: convert with ffmpeg -i IN OUT.flac"),
-)
 
 
 def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
@@ -122,9 +109,6 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
     suffix, form = _format_of(name)
     if not form:
         raise RejectError(_refusal(name))
-    for beginning, what in _OTHER_CONTENT:
-        if beginning.match(data):
-            raise RejectError(what)
     read = _reader(form, suffix)
     try:
         if _CRASHING.isdisjoint(form.libraries):
@@ -152,6 +136,8 @@ def read_recording(name: str, data: bytes, options: ReadOptions) -> Recording:
 def _checked(form: Format, recording: Recording, options: ReadOptions) -> Recording:
     """The recording in order; raises RejectError if it lacks what the options ask for."""
     check_bytes(sum(array.nbytes for array in recording.arrays.values()), options.max_bytes)
+    if all(array.shape[:1] == (0,) for array in recording.arrays.values()):
+        raise RejectError("the recording has no samples")
     if "arrays" not in form.flags:
         from beam_jobs.jobs.sensors.read_options import choose_arrays
 
@@ -193,18 +179,13 @@ def suffixes_with(flag: str) -> str:
 
 def _format_of(name: str) -> tuple[str, Format | None]:
     """The longest known suffix of a name, and its format; this package's formats go first."""
-    return _format_of_suffixes(name.rpartition("/")[2].lower().partition(".")[2])
-
-
-@functools.lru_cache(maxsize=1024)
-def _format_of_suffixes(text: str) -> tuple[str, Format | None]:
-    """As `_format_of`, given the part of a name after the first dot."""
-    parts = text.split(".")
-    suffixes = [f".{'.'.join(parts[start:])}" for start in range(len(parts))]
-    if own := next((suffix for suffix in suffixes if suffix in _OWN), ""):
-        return own, _OWN[own]
-    other = next((suffix for suffix in suffixes if suffix in _others()), "")
-    return other, _others().get(other)
+    parts = name.rpartition("/")[2].lower().split(".")
+    suffixes = [f".{'.'.join(parts[start:])}" for start in range(1, len(parts))]
+    for formats in (_OWN, _others()):
+        for suffix in suffixes:
+            if suffix in formats:
+                return suffix, formats[suffix]
+    return "", None
 
 
 _OWN = {suffix: form for form in FORMATS for suffix in form.suffixes}

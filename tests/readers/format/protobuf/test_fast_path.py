@@ -13,11 +13,11 @@ from readers.format.decode.records import parse_example
 from readers.format.encode.records import Encoder
 from readers.format.protobuf import tensor
 from readers.format.protobuf.fast_path import fast_lists, fast_tensor
-from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
+from readers.format.protobuf.tensor import parse_tensor
 from readers.format.schema import Schema
 from tests.readers.format.mutations import mutated
 from tests.support import plain
-from tests.support.arrays import assert_same
+from tests.support.arrays import assert_same, serialize_tensor
 from tests.support.plain import example
 
 SCHEMA = Schema(

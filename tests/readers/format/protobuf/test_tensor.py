@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
-from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
+from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import varint
 from tests.readers.format.mutations import mutated
-from tests.support.arrays import assert_same
+from tests.support.arrays import assert_same, serialize_tensor
 from tests.support.plain import tensor
 
 NUMERIC = sorted(set(TENSORFLOW_DTYPES) - {"string"})

@@ -1,0 +1,97 @@
+"""Recordings in NetCDF files."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import h5py
+import netCDF4
+import numpy as np
+
+from beam_jobs.errors import RejectError
+from beam_jobs.jobs.sensors.formats.hdf5 import datasets, is_outside
+from beam_jobs.jobs.sensors.formats.stored_arrays import StoredArray, kind_of, read_stored
+from beam_jobs.jobs.sensors.read_options import ReadOptions
+from beam_jobs.jobs.sensors.recording import Recording
+
+# Integers become float64 if one of these attributes states which of them are missing.
+_MISSING = {"_FillValue", "missing_value", "valid_min", "valid_max", "valid_range"}
+
+
+def read_nc(data: bytes, options: ReadOptions) -> Recording:
+    """The chosen variables, or all that are numbers and not the coordinates of a dimension.
+
+    Values are unpacked, and those that are missing, out of their valid range or never written are NaN.
+    """
+    if data.startswith(b"CDF"):
+        # The library takes whatever follows a file that is cut for its values.
+        if _ends(data + bytes(64)) != _ends(data + b"\xff" * 64):
+            raise ValueError("it is cut")
+        data += bytes(64)
+    else:
+        with h5py.File(io.BytesIO(data), "r") as file:
+            if any(map(is_outside, datasets(file).values())):
+                raise RejectError("it has an array in another file, which is never opened")
+    with netCDF4.Dataset("memory", memory=data) as file:
+        stored = {path: _stored(path, variable) for path, variable in _variables(file)}
+        return read_stored(stored, options, functools.partial(_attribute, file))
+
+
+def _ends(data: bytes) -> list[bytes]:
+    """The last value of each variable, as stored."""
+    with netCDF4.Dataset("memory", memory=data) as file:
+        file.set_auto_maskandscale(False)
+        return [each[(-1,) * each.ndim].tobytes() for each in file.variables.values() if each.size]
+
+
+def _variables(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, variable in group.variables.items():
+        yield path + name, variable
+    for name, inner in group.groups.items():
+        yield from _variables(inner, f"{path}{name}/")
+
+
+def _stored(path: str, variable: Any) -> StoredArray:
+    is_ragged = isinstance(variable.datatype, netCDF4.VLType) and variable.dtype is not str
+    kind = "ragged" if is_ragged else kind_of(np.dtype(variable.dtype))
+    size = math.prod(variable.shape) * 8
+    read = functools.partial(_values, path, variable)
+    role = "coordinate" if variable.dimensions == (variable.name,) else ""
+    return StoredArray(kind, variable.shape, size, read, role, str(getattr(variable, "units", "")))
+
+
+def _values(path: str, variable: Any) -> np.ndarray:
+    is_stated = not _MISSING.isdisjoint(variable.ncattrs())
+    if np.dtype(variable.dtype).itemsize == 1 and not is_stated:
+        variable.set_auto_mask(False)  # no value of a byte means that it was never written
+    masked = variable[...]
+    values, is_missing = np.asarray(np.ma.getdata(masked)), np.ma.getmaskarray(masked)
+    if values.dtype == "S1" and values.ndim:
+        return netCDF4.chartostring(values)
+    stored = values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.kind in "iu" and (is_stated or is_missing.any()):
+        values = values.astype(np.float64)
+        if (values.astype(stored.dtype) != stored)[~is_missing].any():
+            raise RejectError(
+                f"array {path!r} has missing values and integers that float64 does not hold"
+            )
+    if values.dtype.kind == "f":
+        # The library ignores marks that are doubles, such as 1e20 among floats.
+        for name in {"_FillValue", "missing_value"}.intersection(variable.ncattrs()):
+            mark = np.asarray(variable.getncattr(name))
+            if mark.dtype.kind == variable.dtype.kind == "f" and not hasattr(
+                variable, "scale_factor"
+            ):
+                is_missing = is_missing | np.isin(values, mark.astype(values.dtype))
+        values[is_missing] = np.nan
+    return values
+
+
+def _attribute(file: Any, name: str) -> np.ndarray | None:
+    """An attribute of the file that is a single value."""
+    value = np.asarray(file.getncattr(name) if name in file.ncattrs() else ())
+    return value.reshape(()) if value.size == 1 else None
