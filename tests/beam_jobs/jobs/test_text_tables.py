@@ -28,7 +28,7 @@ FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 @settings(max_examples=30, deadline=None)
 def test_numbers_are_what_python_reads(rows, header):
     text = "a,b,c\n" * header + "".join(f"{a!r}, {b:.3e},{c}\r\n" for a, b, c in rows)
-    if not text:
+    if not rows:
         return
     expected = [[float(cell) for cell in line.split(",")] for line in text.splitlines()[header:]]
     assert_same(signal("csv", text.encode()), np.array(expected, np.float64).reshape(-1, 3))
@@ -83,7 +83,7 @@ def test_any_table_is_what_python_reads_or_rejected(text, header):
         return  # a comment, or a quote without end
     expected = by_python(text, header)
     options = {"delimiter": ",", "header": "yes" if header else "no"}
-    if expected is not None:
+    if expected is not None and len(expected):
         assert_same(signal("csv", text.encode(), **options), expected)
     else:
         rejected("csv", text.encode(), **options)
@@ -104,6 +104,7 @@ def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
     ("text", "message"),
     [
         (b"", "the file is empty"),
+        (b"x,y,z\n", "the recording has no samples"),
         (b"1,2\n3\n", "row 2 has 1 values, not 2"),
         (b"x,y\n1,2\n\n3,4,5\n", "row 2 has 3 values, not 2"),
         (b"1,2\n3,x\n", "column '1' is not numeric: 'x' in row 2; choose others with --columns"),
@@ -114,10 +115,6 @@ def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
 )
 def test_a_csv_file_that_is_not_a_table_of_numbers_is_rejected(text, message):
     assert rejected("csv", text).startswith(message)
-
-
-def test_a_csv_file_of_a_header_alone_is_an_empty_recording():
-    assert_same(signal("csv", b"x,y,z\n"), np.empty((0, 3)))
 
 
 def test_columns_are_taken_by_name_in_the_order_that_is_asked_for():
@@ -159,7 +156,6 @@ def test_rows_out_of_order_are_rejected_dropped_or_sorted(kind):
     assert kept(UNORDERED, "sort") == [(0, 6), (1, 2), (2, 4), (3, 1)]
     assert kept([0.0, 1, 1, 1, 2], "drop_duplicates") == [(0, 1), (1, 2), (2, 5)]
     assert kept([0.0, 1], "strict") == kept([0.0, 1], "sort") == [(0, 1), (1, 2)]
-    assert kept(np.empty(0), "sort") == []
     message = "row 2: time 1.0 s does not come after 3.0 s; --times sort sorts"
     for policy in ("strict", "drop_duplicates"):
         assert rejected(kind, table(UNORDERED), time_column="t", times=policy).startswith(message)
