@@ -34,6 +34,8 @@ BEAM = [
     "h5py>=3.10",
     "edfio>=0.4.18",
     "ijson>=3.2",
+    # Before, it needs Matplotlib.
+    "pycocotools>=2.0.10",
     "tokenizers>=0.20.1",
 ]
 # The page of `beam-shards report`.
@@ -69,7 +71,6 @@ TEST = [
     "pyyaml>=6",
     "jsonschema>=4.23",
     "tifffile>=2024.2",
-    "pycocotools>=2.0.7",
     "markdown-it-py>=3",
     # Drives browsers, and reads what they print.
     "websockets>=15",

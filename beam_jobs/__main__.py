@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +28,6 @@ _PACKAGES = {
 
 # The compiled part, whose error names the command to type.
 _KERNEL = "readers.format.compiled.kernel"
-
-# Seconds before a command prints its first line of progress.
-_QUIET = 2.0
 
 
 def _missing(error: ImportError, as_json: bool = False) -> int:
@@ -95,7 +90,9 @@ def main(arguments: list[str]) -> int:
         flags = parse_flags(with_config(arguments))
         flags.validate()
         _silence_logs()
-        with _starting():
+        from beam_jobs import progress
+
+        with progress.early("starting", counted=False):
             from beam_jobs.cli.command import command_of
             from beam_jobs.cli.report import Report, explain
             from beam_jobs.cli.run import main_job
@@ -107,7 +104,7 @@ def main(arguments: list[str]) -> int:
         return failed("interrupted before the job started; nothing was written", 130, as_json)
     report = Report(as_json)
     try:
-        with _starting():
+        with progress.early("starting", counted=False):
             command = command_of(flags)
         main_job(command, report)
     except JobError as error:
@@ -130,19 +127,6 @@ def _silence_logs() -> None:
     handler = logging.StreamHandler()
     handler.setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.ERROR, handlers=[handler])
-
-
-@contextlib.contextmanager
-def _starting() -> Iterator[None]:
-    """Says once that the command starts, if what is in the context takes long."""
-    timer = threading.Timer(_QUIET, print, ["starting ..."], {"file": sys.stderr, "flush": True})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
 
 
 def worker() -> int:

@@ -101,15 +101,10 @@ def did_you_mean(name: str, names: Iterable[str], before: str = "", after: str =
 
 def find_job_error(error: BaseException) -> JobError | None:
     """Returns the `JobError` in the text of a runner's exception, if there is one."""
-    return error if isinstance(error, JobError) else job_error_in(str(error))
-
-
-def job_error_in(text: str) -> JobError | None:
-    """Returns the `JobError` in the text of a trace, if there is one."""
-    found = _IN_A_TRACEBACK.search(text)
-    if not found:
-        return None
-    return _KINDS[found[1]](found[2])
+    if isinstance(error, JobError):
+        return error
+    found = _IN_A_TRACEBACK.search(str(error))
+    return _KINDS[found[1]](found[2]) if found else None
 
 
 def portable(error: Exception) -> Exception:

@@ -10,6 +10,7 @@ argument of `report_to`, or nowhere.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -234,6 +235,30 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
         shown.advance(phase, amount, rejected)
 
 
+# Phase -> its seconds, before a display; and the least that are worth a word.
+_early: dict[str, float] = {}
+_EARLY_SECONDS = 0.5
+
+
+@contextlib.contextmanager
+def early(phase: str, counted: bool = True) -> Iterator[None]:
+    """Says once that a phase before the display of a job goes on, if it takes long; and times it, if it is `counted`."""
+    if _display or _reported:
+        yield
+        return
+    said = [f"{phase} ..."], {"file": sys.stderr, "flush": True}
+    timer, began = threading.Timer(QUIET_SECONDS, print, *said), time.monotonic()
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if (seconds := time.monotonic() - began) >= _EARLY_SECONDS and counted:
+            _early[phase] = _early.get(phase, 0.0) + seconds
+
+
 @contextlib.contextmanager
 def display(
     stream: TextIO, line_seconds: float = _LINE_SECONDS, quiet_seconds: float = QUIET_SECONDS
@@ -245,6 +270,8 @@ def display(
     """
     global _display
     _display = display = _Display(stream, line_seconds, quiet_seconds)
+    display.seconds |= _early
+    _early.clear()
     try:
         yield display.seconds
     finally:

@@ -64,16 +64,6 @@ class ImageFlags(InputFlags):
         "--frames all",
         everyday=True,
     )
-    strip_metadata: bool = flag(
-        False,
-        "remove EXIF, XMP, comments and other texts from the files that --encoding source stores",
-        unset="keep them",
-    )
-    image_info: bool = flag(
-        False,
-        "store the `height`, `width` and `depth` of each stored image, int64, and `filename`, the name of its file "
-        "without folders",
-    )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at full size, then resize them, as Pillow's resize does; without this flag the JPEG decoder "
@@ -100,10 +90,16 @@ class ImageFlags(InputFlags):
         check="jobs.images.annotations:parse_boxes",
         everyday=True,
     )
-    box_order: Literal["yxyx", "xyxy"] = flag(
-        "yxyx",
-        "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
-        "and visibility",
+    yolo_lines: Literal["auto", "polygons", "poses"] = flag(
+        "auto",
+        "what lines of more than five values in --boxes yolo are: polygons, of which the boxes around them are "
+        "stored, or poses, a box and keypoints, of which the box is stored; auto: poses, if all lines of the first "
+        "files have the same number of values, and the first four are a box that holds the rest",
+        needs="boxes",
+    )
+    box_unit: Literal["auto", "pixels", "fractions"] = flag(
+        "auto",
+        "the unit of corners in --boxes csv:FILE; auto: fractions if none is above 1.01, else pixels",
         needs="boxes",
     )
     class_names: str = flag(
@@ -115,9 +111,9 @@ class ImageFlags(InputFlags):
     )
     captions: str = flag(
         "",
-        "captions, from a COCO file, from .txt files that are named like the images with one caption per line, or "
-        "from a column",
-        metavar="coco:FILE|txt[:DIR]|column:NAME",
+        "captions, from a COCO file, or from .txt files that are named like the images with one caption per line; for "
+        "a column: --extra_features captions:string[]",
+        metavar="coco:FILE|txt[:DIR]",
         check="jobs.images.annotations:parse_captions",
     )
     masks: str = flag(
@@ -165,10 +161,6 @@ class ImageFlags(InputFlags):
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source stores the files unchanged: drop --image_size")
-        if self.strip_metadata and self.image_encoding != "source":
-            raise UsageError(
-                f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
-            )
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
@@ -239,7 +231,8 @@ class ImageFlags(InputFlags):
             about=self.annotations_of,
             segmentation=self.segmentation,
             unannotated=self.unannotated,
-            box_order=self.box_order,
+            yolo_lines=self.yolo_lines,
+            box_unit=self.box_unit,
         )
         return with_names(annotations, self.keypoints)
 
@@ -249,12 +242,12 @@ class ImageFlags(InputFlags):
 
         annotations = self.annotations()
         extras = self.extras
-        names = [*columns, *(extra.column for extra in extras), *annotations.columns]
+        names = [*columns, *(extra.column for extra in extras)]
         inputs, labels = self.find_inputs(self.label, names, output)
         inputs = replace(
             inputs, skips=functools.partial(annotations.is_annotation, root=inputs.root)
         )
-        annotations.check_files(inputs)
+        annotations = annotations.check_files(inputs)
         return ImageJob(
             inputs=replace(inputs, max_bytes=max_bytes),
             labels=self.effective_labels(self.label, labels, inputs),
@@ -268,24 +261,14 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
-            strip_metadata=self.strip_metadata,
-            image_info=self.image_info,
             encodings=self.feature_encodings,
         )
 
     def encoded_job(self, job: Job, encoding: str) -> FileJob:
         chosen = cast(ImageEncoding, encoding)
-        replace(self, encoding=chosen, encodings="", strip_metadata=False).validate()
+        replace(self, encoding=chosen, encodings="").validate()
         others = {name: e for name, e in self.feature_encodings.items() if name != "image"}
         return replace(cast("ImageJob", job), encoding=chosen, encodings=others)
 
     def warnings(self, job: Job) -> Iterable[str]:
         yield from self.without_label(self.label, job)
-        image_job = cast("ImageJob", job)
-        turned, opened = image_job.annotations.turned_in_place(image_job.inputs)
-        if turned:
-            yield (
-                f"EXIF turns {turned} of the first {opened} images without changing their size: "
-                "their boxes and masks are assumed to refer to the stored pixels; if viewers show the boxes "
-                "in the right places, add --annotations_of upright, else --annotations_of stored"
-            )

@@ -172,7 +172,8 @@ class TextFlags(InputFlags):
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.text.text_job import TextJob
-        from beam_jobs.jobs.text.text_reader import has_several_labels
+        from beam_jobs.jobs.text.text_reader import first_label
+        from beam_jobs.sources.labels import holds_lists
         from beam_jobs.sources.tables import stated_classes
 
         extras = self.extras
@@ -199,7 +200,8 @@ class TextFlags(InputFlags):
             encodings=self.feature_encodings,
         )
         names = stated_classes(job.inputs, job.label_field) if job.label_field else ()
-        job = replace(job, several_labels=has_several_labels(job), label_names=names)
+        several = holds_lists(label_field, first_label(job))
+        job = replace(job, several_labels=several, label_names=names)
         _check_first(job)
         return job
 

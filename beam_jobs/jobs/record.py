@@ -18,10 +18,12 @@ class SourceValues(NamedTuple):
     Attributes:
         label: The label; None without labels.
         extras: The values of extra columns, by feature.
+        remark: A remark about the records; empty for none.
     """
 
     label: Label | None
     extras: dict[str, Any]
+    remark: str = ""
 
 
 class StatedBySources(Protocol):
@@ -56,7 +58,8 @@ def source_values(job: StatedBySources, source: Source, labelled: bool = False) 
     label = source.label
     if label is None and not labelled:
         label = job.labels.of(source)
-    return SourceValues(label, extra_values(job.extras, source.row) if job.extras else {})
+    extras = extra_values(job.extras, source.row) if job.extras else {}
+    return SourceValues(label, extras, source.remark)
 
 
 def complete(record: Record, key: str, values: SourceValues, class_ids: ClassIds) -> Record:
@@ -67,4 +70,5 @@ def complete(record: Record, key: str, values: SourceValues, class_ids: ClassIds
     # Extra columns come last: one of them may have the name of a feature of classes.
     record.update(values.extras)
     record["key"] = key
+    record.remarks += (values.remark,) if values.remark else ()
     return record

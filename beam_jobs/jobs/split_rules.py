@@ -77,15 +77,16 @@ class SplitRules:
     def _by_group(
         self, keys: Sequence[bytes], rows: Sequence[Mapping[str, Any]]
     ) -> tuple[np.ndarray, dict[int, str]]:
-        groups: list[str] = []
+        groups: list[bytes] = []
         errors: dict[int, str] = {}
         for number, key in enumerate(keys):
             row = rows[number] if rows else {}
             try:
-                groups.append(self.placement.groups.of(key.decode("utf-8", "surrogateescape"), row))
+                group = self.placement.groups.of(key.decode("utf-8", "surrogateescape"), row)
+                groups.append(group.encode("utf-8", "surrogateescape"))
             except RejectError as error:
                 errors[number] = str(error)
-        found = self.splits_of_groups(self.placement.hashes_of(groups))
+        found = self.splits_of_groups(self.placement.group_hashes(groups))
         splits = np.zeros(len(keys), found.dtype)
         splits[np.delete(np.arange(len(keys)), list(errors))] = found
         return splits, errors

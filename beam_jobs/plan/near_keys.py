@@ -20,6 +20,7 @@ import numpy as np
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.equality import Equality, Similarity
+from beam_jobs.plan.shards import ONE_KEY
 from beam_jobs.records.blocks import grouped
 from beam_jobs.records.pieces import PIECE_BYTES
 from readers.format.similarity.likeness import Sketches
@@ -53,11 +54,7 @@ _CHOSEN, _ALL_CHOSEN = 32, 4096
 def duplicate_key(task: str) -> UsageError:
     """The error about two records with one key, one of them in a task, given the task's id."""
     first, _, _ = task.rpartition("#")
-    return UsageError(
-        f"duplicate key of a record in {first} or soon after it: every record needs a unique key; "
-        "do two --input patterns match the same file, or do two rows of a --table name it (--key row "
-        "distinguishes them)?"
-    )
+    return UsageError(f"duplicate key of a record in {first} or soon after it: {ONE_KEY}")
 
 
 @dataclass(frozen=True)

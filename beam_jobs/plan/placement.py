@@ -23,6 +23,26 @@ from readers.format.splits import check_split_name
 MAX_SPLITS = 256  # one byte per record
 
 
+def _check_names(names: Sequence[str], where: str) -> None:
+    """Raises UsageError, which begins with `where`, for names of splits that are not valid, distinct, or too many."""
+    if len(names) > MAX_SPLITS:
+        raise UsageError(f"{where}: found {len(names)} splits, expected at most {MAX_SPLITS}")
+    known: dict[str, str] = {}
+    for name in names:
+        try:
+            check_split_name(name)
+        except ValueError as error:
+            raise UsageError(f"{where}: {error}") from None
+        if other := known.get(name.lower()):
+            if other == name:
+                raise UsageError(f"{where}: {name!r} is repeated")
+            raise UsageError(
+                f"{where}: the splits {other!r} and {name!r} differ only in case, but name files, which "
+                "macOS and Windows could not tell apart: use one name"
+            )
+        known[name.lower()] = name
+
+
 def _share(splits: str, part: str, share: str) -> float:
     """The share of one split, a part of the value of `--splits`."""
     with contextlib.suppress(ValueError):
@@ -48,27 +68,18 @@ class Splits:
     @classmethod
     def parse(cls, text: str) -> Splits:
         """Parses the value of `--splits`, such as `train=0.8,val=0.2`; UsageError if its names or shares are wrong."""
-        shares: dict[str, float] = {}
-        for part in text.split(","):
-            name, equals, share = part.strip().partition("=")
-            if not equals:
-                raise UsageError(
-                    f"--splits {text}: expected NAME=SHARE, such as train=0.8,val=0.2; found {part!r}"
-                )
-            try:
-                check_split_name(name)
-            except ValueError as error:
-                raise UsageError(f"--splits {text}: {part!r} ({error})") from None
-            if name in shares:
-                raise UsageError(f"--splits {text}: {name!r} is repeated")
-            shares[name] = _share(text, part, share)
-        if len(shares) > MAX_SPLITS:
-            raise UsageError(f"--splits: found {len(shares)} splits, expected at most {MAX_SPLITS}")
-        if abs(sum(shares.values()) - 1) > 1e-6:
+        parts = text.split(",")
+        names, equals, given = zip(*(part.strip().partition("=") for part in parts), strict=True)
+        if "" in equals:
+            part = parts[equals.index("")]
             raise UsageError(
-                f"--splits {text}: the shares add up to {sum(shares.values()):g}, not 1"
+                f"--splits {text}: expected NAME=SHARE, such as train=0.8,val=0.2; found {part!r}"
             )
-        return cls(tuple(shares), tuple(shares.values()))
+        _check_names(names, f"--splits {text:.200}")
+        shares = tuple(_share(text, *pair) for pair in zip(parts, given, strict=True))
+        if abs(sum(shares) - 1) > 1e-6:
+            raise UsageError(f"--splits {text}: the shares add up to {sum(shares):g}, not 1")
+        return cls(names, shares)
 
     @classmethod
     def folds(cls, text: str) -> Splits:
@@ -80,26 +91,18 @@ class Splits:
     @classmethod
     def named(cls, names: Sequence[str], column: str) -> Splits:
         """The splits that a column names; UsageError if its values are not names, not distinct, or too many."""
-        for name in names:
-            try:
-                check_split_name(name)
-            except ValueError as error:
-                raise UsageError(f"--split_column {column}: {error}") from None
-        if len(set(names)) < len(names) or len(names) > MAX_SPLITS:
-            raise UsageError(
-                f"--split_column {column}: expected up to {MAX_SPLITS} names of splits, each once, "
-                f"got {len(names)}: {', '.join(names):.200}"
-            )
+        _check_names(names, f"--split_column {column}")
         return cls._equal(names)
 
     @classmethod
     def of_shards(cls, names: Sequence[str]) -> Splits:
-        """The splits of existing shards, which their records keep; UsageError if there are more than `MAX_SPLITS`."""
-        if len(names) > MAX_SPLITS:
+        """The splits of existing shards, which their records keep; UsageError if there are too many, or two are alike."""
+        try:
+            _check_names(names, "--input")
+        except UsageError as error:
             raise UsageError(
-                f"--input: the files belong to {len(names)} splits, more than {MAX_SPLITS} are not "
-                "possible: reshard fewer datasets at once, or add --splits"
-            )
+                f"{error.message}; reshard fewer datasets at once, or add --splits"
+            ) from None
         return cls._equal(names, kept=True)
 
     @classmethod
@@ -316,10 +319,6 @@ class Placement:
     def group_hashes(self, groups: Iterable[bytes]) -> np.ndarray:
         """The hashes that determine the splits of many groups in UTF-8, uint64 [n]."""
         return hashes64(self.seed, b"split", groups)
-
-    def hashes_of(self, groups: Iterable[str]) -> np.ndarray:
-        """The `group_hashes` of many groups."""
-        return self.group_hashes(group.encode("utf-8", "surrogateescape") for group in groups)
 
 
 def check_seed(seed: int) -> None:

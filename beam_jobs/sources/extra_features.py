@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.delimited import parse_number
+from beam_jobs.sources.labels import list_in
 from beam_jobs.sources.source import COLUMN
 from readers.format.dtypes import (
     FLOATS_IN_A_LIST,
@@ -30,7 +29,8 @@ _IN_A_LIST = (*INTEGERS_IN_A_LIST, *FLOATS_IN_A_LIST, "string")
 
 _PART = re.compile(r"(.+):(\w+)(\[(?:[1-9][0-9]{0,8})?\])?")
 
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+# Also 1.0, because programs write a column of whole numbers or booleans with gaps as floats.
+_BOOLEANS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 # The errors of Python for a value that does not fit a dtype.
 _UNFIT = (ValueError, TypeError, LookupError, OverflowError)
@@ -106,13 +106,13 @@ def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> di
     Raises:
         RejectError: the row lacks a column or a target, or a value does not fit its feature.
     """
+    values: dict[str, Any] = {}
     for extra in extras:
         if extra.column not in row:
             raise RejectError(f"no column {extra.column!r}, the row has {', '.join(row) or 'none'}")
-    values = {extra.name: feature_value(extra, row[extra.column]) for extra in extras}
-    for extra in extras:
-        if extra.target and math.isnan(values[extra.name]):
-            raise RejectError(f"--target column:{extra.target}: it is empty or NaN")
+        values[extra.name] = feature_value(extra, row[extra.column])
+        if extra.target and not math.isfinite(values[extra.name]):
+            raise RejectError(f"--target column:{extra.target}: it is empty, NaN or infinite")
     return values
 
 
@@ -122,8 +122,8 @@ def feature_value(extra: ExtraFeature, value: Any) -> Any:
     Args:
         extra: The feature.
         value: The value in the table. Text is parsed if a number is expected. None and empty text
-            become NaN for floats and "" for strings. A list may also be JSON text; any other value
-            is a list of one.
+            become NaN for floats and "" for strings. A list may also be text, as for `list_in`; any
+            other value is a list of one.
 
     Returns:
         An int for int64, a str for string, a NumPy scalar for other dtypes; for lists an array [n] of
@@ -142,13 +142,9 @@ def _list_value(extra: ExtraFeature, value: Any) -> Any:
     name, feature = extra.column, extra.feature
     if value is None or value == "":
         raise RejectError(f"column {name!r} is empty")
+    value = list_in(value)
     if isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise RejectError(
-                f"column {name!r} holds {_shortened(value)}, expected a JSON list"
-            ) from None
+        raise RejectError(f"column {name!r} holds {_shortened(value)}, expected a JSON list")
     items = value if isinstance(value, list) else [value]
     if feature.shape[0] not in (None, len(items)):
         raise RejectError(f"column {name!r} has {len(items)} values, expected {feature.shape[0]}")
@@ -185,7 +181,7 @@ def _item(column: str, dtype: str, value: Any) -> Any:
     try:
         return _PARSERS[dtype](value)
     except _UNFIT:
-        if value is not None and value != "":
+        if value not in (None, "") and value == value:  # NaN differs from itself.
             raise RejectError(
                 f"column {column!r} holds {_shortened(value)}, expected {_EXPECTED[dtype]}"
             ) from None
@@ -198,6 +194,13 @@ def _shortened(value: Any) -> str:
     # A value may have many megabytes, and its repr more.
     short = value[:80] if isinstance(value, (str, bytes, list)) else value
     return repr(short)[:80]
+
+
+def _written(text: str) -> str:
+    """Checks that a number is not written in a form that only Python accepts: 1_000, non-ASCII digits."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return text
 
 
 def _text(value: Any) -> str:
@@ -217,7 +220,9 @@ def _boolean(value: Any) -> bool:
 def _integer(low: int, high: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         if isinstance(value, str):
-            value = parse_number(value, int)
+            value = int(_written(value).strip().removesuffix(".0"))
+        elif isinstance(value, float) and value.is_integer():
+            value = int(value)
         elif not isinstance(value, int):
             raise TypeError
         if not low <= value <= high:
@@ -230,7 +235,7 @@ def _integer(low: int, high: int) -> Callable[[Any], int]:
 def _real(limit: float) -> Callable[[Any], float]:
     def parse(value: Any) -> float:
         if isinstance(value, str):
-            text, value = value, parse_number(value, float)
+            text, value = value, float(_written(value))
             if math.isinf(value) and "inf" not in text.lower():
                 raise OverflowError
         elif isinstance(value, int):

@@ -20,13 +20,13 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.archives.archive import archive_kind, members, walk
 from beam_jobs.sources.archives.member import Member, member_bytes, open_member, read_member
 from beam_jobs.sources.archives.sidecars import (
+    Held,
     MemberGroup,
-    is_companion,
-    is_sidecar,
+    Samples,
+    group_of,
     lone_sidecar,
     read_sidecar,
     row_of,
-    stem_of,
 )
 from beam_jobs.sources.chunks import CHUNK_BYTES, STORE_TASK_BYTES, Chunk
 from beam_jobs.sources.rows import DEFAULT, Dialect
@@ -107,7 +107,7 @@ class Inputs:
         resolved = [absolute(pattern) for pattern in patterns]
         for given, pattern in zip(patterns, resolved, strict=True):
             if not any(match(pattern, limit=1)):
-                lacks = "no file matches"
+                lacks = "no file matches" + "; in a name, write [[] for [" * ("[" in given)
                 if is_local(given) and not GLOB.search(given):
                     folder = Path(given).expanduser().is_dir()
                     lacks = "the folder has no files" if folder else "no such file or folder"
@@ -240,28 +240,18 @@ class Inputs:
 
     def _samples(self, archive: Source, listed: list[Member], file: BinaryIO) -> Iterator[Source]:
         """Yields the members with the columns of their sidecars, but neither those nor companions."""
-        sidecars: dict[str, list[Member]] = {}
-        named, described = set(), set()
-        for member in listed if self.samples else ():
-            stem = stem_of(member.name)
-            if is_sidecar(member.name):
-                sidecars.setdefault(stem, []).append(member)
-                continue
-            named.add(stem)
-            if not is_companion(member.name):
-                described.add(stem)
+        samples = Samples(self.samples)
         for member in listed:
-            stem = stem_of(member.name)
-            if self.samples and is_sidecar(member.name):
-                if stem not in named:
-                    yield lone_sidecar(archive, member)
-            elif not (stem in described and is_companion(member.name)):
-                own = sidecars.get(stem, ())
-                yield self._member(archive, member, (read_sidecar(file, m) for m in own))
+            samples.add(member)
+        for member in listed:
+            role = samples.role(member.name)
+            if role == "lone":
+                yield lone_sidecar(archive, member)
+            elif role == "record":
+                own = samples.sidecars_of(member.name)
+                yield self._member(archive, member, (read_sidecar(file, m) for m, _ in own))
 
-    def _member(
-        self, archive: Source, member: Member, sidecars: Iterable[tuple[Member, bytes]]
-    ) -> Source:
+    def _member(self, archive: Source, member: Member, sidecars: Iterable[Held]) -> Source:
         source = Source(
             member.name if self.key == "member" else f"{archive.key}/{member.name}",
             0 if member.error else member.size,  # An error may be about the size.
@@ -269,6 +259,7 @@ class Inputs:
             archive.key,
             member.location,
             error=member.error,
+            remark=member.remark,
         )
         if member.error or not self.columns:
             return source
@@ -283,14 +274,14 @@ class Inputs:
 
         A damaged archive ends with a source that has an error. Sidecars must be next to their member.
         """
-        group = MemberGroup("", self.max_bytes, self.samples)
+        group = MemberGroup("", self.max_bytes, Samples(self.samples))
         broken = ""
         try:
             with open_file(self.path(source.key)) as file:
                 for member, stream in walk(file):
-                    if (stem := stem_of(member.name)) != group.stem:
+                    if (stem := group_of(member.name)) != group.stem:
                         yield from self._taken(source, group, ended=True)
-                        group = MemberGroup(stem, self.max_bytes, self.samples)
+                        group = MemberGroup(stem, self.max_bytes, Samples(self.samples))
                     group.add(member, stream)
                     if not self.columns:  # Do not wait for sidecars.
                         yield from self._taken(source, group)
@@ -306,8 +297,8 @@ class Inputs:
         self, archive: Source, group: MemberGroup, ended: bool = False
     ) -> Iterator[tuple[Source, bytes]]:
         for member, data in group.take(ended):
-            yield self._member(archive, member, group.sidecars), data
-        for sidecar, _ in group.sidecars if ended and not group.has_record else ():
+            yield self._member(archive, member, group.samples.sidecars_of(member.name)), data
+        for sidecar in group.lone_sidecars() if ended else ():
             yield lone_sidecar(archive, sidecar), b""
 
     def open(self, source: Source) -> BinaryIO:

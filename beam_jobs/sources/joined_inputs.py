@@ -15,6 +15,7 @@ from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.limits import exceeds
 from beam_jobs.storage.listing import ALL, Span
+from beam_jobs.storage.paths import comparable
 from readers.files.stores.ahead import Read
 
 _PLACES = {"{recording}": "(?P<recording>.+)", "{array}": "(?P<array>[^/]+)", "*": "[^/]*"}
@@ -106,7 +107,7 @@ class JoinedInputs(Inputs):
             return source.error
         if source.archive:
             return "it is in an archive; members of archives cannot be joined"
-        place = self._regex.fullmatch(source.key)
+        place = self._regex.fullmatch(comparable(source.key))
         if not place:
             return f"its name does not fit --join {self.join}"
         recording = (place.groupdict().get("above") or "") + place["recording"]

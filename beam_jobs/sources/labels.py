@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
+import json
 import math
 import re
 from collections import Counter
@@ -19,6 +21,7 @@ from beam_jobs.sources.archives.archive import archive_kind
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import COLUMN, Label, Source, column_of
 from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.paths import comparable
 from readers.files.local import is_local
 from readers.format.schema import Feature
 
@@ -27,6 +30,8 @@ PATH_COLUMNS = ("path", "file", "filename", "file_name", "key", "image", "name")
 LABEL_COLUMNS = ("label", "class")
 
 LABEL = "label"
+
+_ARCHIVE_SUFFIX = re.compile(r"\.(zip|tar|tgz|tar\.gz)\Z", re.IGNORECASE)
 
 # The sources of labels: none, the name of the file's folder, a table of labels, or a column.
 LabelMode = Literal["none", "parent", "csv", "column"]
@@ -39,13 +44,13 @@ _EXACT_FLOATS = 2.0**53
 def label_text(value: Any) -> str:
     """The canonical text of a label: text as it is, the digits of a whole number, true or false.
 
-    Programs write a column of whole numbers with gaps as floats, so 3.0 counts as 3.
+    Programs write a column of whole numbers with gaps as floats, so 3.0 counts as 3, in text too.
 
     Raises:
         RejectError: the value is none of these.
     """
     if isinstance(value, str) and value:
-        return value
+        return value[:-2] if value.endswith(".0") and whole_number(value) is not None else value
     if isinstance(value, bool):  # Python's True is also the integer 1, which is another class.
         return "true" if value else "false"
     if isinstance(value, int):
@@ -56,30 +61,17 @@ def label_text(value: Any) -> str:
 
 
 def column_text(row: Mapping[str, Any], name: str) -> str:
-    """The `label_text` of the value in a column.
+    """The `label_text` of the value in a column, for a group, a split or a key.
 
     Raises:
-        RejectError: the row has no such column, or another kind of value in it.
+        RejectError: the row has no such column, another kind of value in it, or a text with the character 0.
     """
     value = column_of(row, name)
-    try:
-        return label_text(value)
-    except RejectError:
-        raise RejectError(
-            f"column {name!r} is {value!r:.80}, expected text or a whole number"
-        ) from None
-
-
-def key_text(row: Mapping[str, Any], name: str) -> str:
-    """The `column_text` that is the key of a record.
-
-    Raises:
-        RejectError: the row has no such column, or no text or whole number in it.
-    """
-    key = column_text(row, name)
-    if "\0" in key:
-        raise RejectError(f"--key column:{name}: {key!r:.80} contains the character 0")
-    return key
+    with contextlib.suppress(RejectError):
+        if "\0" not in (text := label_text(value)):
+            return text
+    without = " without the character 0" if isinstance(value, str) and value else ""
+    raise RejectError(f"column {name!r} is {value!r:.80}, expected text{without} or a whole number")
 
 
 def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
@@ -93,6 +85,7 @@ def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
     Raises:
         RejectError: a label is neither text nor a whole number, or a list instead of a single label.
     """
+    value = list_in(value)
     if several:
         values = value if isinstance(value, list) else [value]
         return tuple(_class_name(item, names) for item in values)
@@ -101,8 +94,19 @@ def label_of(value: Any, several: bool, names: tuple[str, ...] = ()) -> Label:
     return _class_name(value, names)
 
 
+def list_in(value: Any) -> Any:
+    """The list in a text that pandas wrote, such as `[0, 1]` or `['a', 'b']`; any other value as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        for text in (value, value.replace("'", '"')):
+            with contextlib.suppress(ValueError, RecursionError):
+                return json.loads(text)
+    return value
+
+
 def _class_name(value: Any, names: tuple[str, ...]) -> str:
     text = label_text(value)
+    if type(value) is int and whole_number(text) is None:
+        raise RejectError(f"label {value}: expected a whole number that int64 holds")
     if not names or (isinstance(value, str | bool) and text in names):
         return text
     if not isinstance(value, str | bool) and 0 <= value < len(names):
@@ -140,7 +144,7 @@ def holds_lists(column: str, value: Any) -> bool:
             f"label column {column!r} holds {value!r}, but labels are classes: keep numbers with "
             f"--target {COLUMN}{column} instead"
         )
-    return isinstance(value, list)
+    return isinstance(list_in(value), list)
 
 
 def count_labels(labels: Iterable[Label | None]) -> Counter[str]:
@@ -161,7 +165,7 @@ class Labels:
         table: Path of the table with mode "csv", name of the column with mode "column".
         several: Whether the column holds lists of labels.
         names: The names of classes by id if the tables with the column state them.
-        root: The folder of the files, for an error about one.
+        root: The folder of the files, to which the paths of a table may add.
     """
 
     mode: LabelMode = "none"
@@ -214,13 +218,13 @@ class Labels:
                 continue
             if len(row) <= max(path, label):
                 raise UsageError(f"--label csv:{self.table}: line {number} has too few columns")
-            row[label] = row[label].strip()
-            if not row[label]:
+            name, text = comparable(row[path]), row[label].strip()
+            if not text:
                 raise UsageError(f"--label csv:{self.table}: line {number} has an empty label")
-            if table.setdefault(row[path], row[label]) != row[label]:
+            if table.setdefault(name, label_text(text)) != label_text(text):
                 raise UsageError(
-                    f"--label csv:{self.table}: line {number} labels {row[path]!r} {row[label]!r}, "
-                    f"an earlier line labels it {table[row[path]]!r}"
+                    f"--label csv:{self.table}: line {number} labels {name!r} {text!r}, an earlier line "
+                    f"labels it {table[name]!r}"
                 )
         return table
 
@@ -249,8 +253,8 @@ class Labels:
         """The label of the records of a source; None with mode "none".
 
         Raises:
-            RejectError: the column has no valid label.
-            UsageError: the file has no folder under the root, or the table has no line for it.
+            RejectError: the column has no valid label, the file no folder under the root, or the table no line
+                for it.
         """
         if self.mode == "none":
             return None
@@ -260,69 +264,57 @@ class Labels:
         if self.mode == "parent":
             above = key.rpartition("/")[0] or source.archive
             if not above:
-                path = f"{self.root}/{key}" if self.root else key
-                raise UsageError(
-                    f"{path}: it is in no folder under the inputs' common root, so it has no "
-                    "label; pass over such files with --input 'FOLDER/*/*', or add --label csv:FILE "
-                    "or --label none"
+                raise RejectError(
+                    "it is in no folder, so it has no label: pass over it with --input 'FOLDER/*/*', "
+                    "or add --label csv:FILE or --label none"
                 )
             folder = above.rpartition("/")[2]
-            return _without_suffix(folder) if source.archive else folder
-        name = _base_name(key)
-        label = self._by_key.get(key)
+            return label_text(_ARCHIVE_SUFFIX.sub("", folder) if source.archive else folder)
+        name = self._name_of(source)
+        if name is None:
+            raise RejectError(f"--label csv:{Path(self.table).name} has no line for it")
+        return self._by_key[name]
+
+    def _name_of(self, source: Source) -> str | None:
+        """The name of a file in the table of labels; None if it has no line."""
+        key = comparable(source.file)
+        names, (folder, _, name) = [key, comparable(f"{self.root}/{key}")], key.rpartition("/")
         # Whether a packed archive has this name in several folders is not known before it is read.
-        in_packed = source.archive and source.location is None
-        if label is None and not (in_packed and key != f"{source.archive}/{name}"):
-            label = self._by_key.get(name)
-        if label is None:
-            raise UsageError(f"{key}: --label csv:{self.table} has no line for it")
-        return label
+        if source.location or folder == source.archive or not source.archive:
+            names += [key.removeprefix(f"{comparable(source.archive)}/"), name]
+        return next((name for name in names if name in self._by_key), None)
 
     def check_names(self, inputs: Inputs) -> None:
-        """Checks that names without a folder in the table of labels do not fit several inputs.
+        """Checks that names in the table of labels do not fit several inputs.
 
         Raises:
-            UsageError: A name does.
+            UsageError: A name without a folder in the table fits several inputs.
         """
-        if self.mode != "csv" or inputs.in_one_folder or all("/" in key for key in self._by_key):
+        if self.mode != "csv":
             return
-        owners: dict[str, str] = {}
+        owners, packed = dict[str, str](), list[str]()
         for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
-            file = source.file
-            # A packed archive may have files of any name.
-            name = "" if source.packed else _base_name(file)
-            has_line = name in self._by_key and (file == name or file not in self._by_key)
-            if source.error or (name and not has_line):
-                continue
-            if owners.setdefault(name, file) != file:
+            file, name = source.file, None if source.error else self._name_of(source)
+            if source.packed:  # It may have files of any name.
+                packed.append(file)
+            elif name and owners.setdefault(name, file) != file:
                 raise self._shared(owners[name], file)
-        if (packed := owners.pop("", "")) and owners:
-            raise self._shared(packed, min(owners.values()))
+        bare = [name for name in self._by_key if "/" not in name]
+        fits = [*packed, *(owners[name] for name in bare if name in owners)]
+        if packed and bare and len(fits) > 1:
+            raise self._shared(*fits[:2])
 
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)
         return UsageError(
-            f"--label csv:{self.table}: a name without a folder fits both {one} and {other}: add the folders there, "
+            f"--label csv:{self.table}: a name fits both {one} and {other}: add the folders there, "
             f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
         )
-
-
-def _base_name(key: str) -> str:
-    return key.rsplit("/", 1)[-1]
-
-
-def _without_suffix(folder: str) -> str:
-    """The name of an archive without its extension, which was the folder's name."""
-    kind = archive_kind(folder)
-    if not kind:
-        return folder
-    return folder[: -len(".tgz" if folder.lower().endswith(".tgz") else f".{kind}")]
 
 
 # With more distinct labels than this, the field is not a class.
 MAX_LABELS = 100_000
 
-# Also 3.0, because programs write a column of whole numbers with gaps as floats.
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,18})(?:\.0)?")
 
 # The features whose class names become integers.
@@ -344,8 +336,8 @@ def label_names(labels: Iterable[str]) -> tuple[str, ...]:
 def whole_number(label: str) -> int | None:
     """The int64 of a label that is a whole number, such as `3` or `3.0`; None for other labels."""
     digits = _WHOLE_NUMBER.fullmatch(label)
-    number = int(digits[1]) if digits else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    number = int(digits[1]) if digits else 2**63
+    return number if -(2**63) <= number < 2**63 else None
 
 
 class LabelIds:

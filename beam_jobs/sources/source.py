@@ -65,6 +65,7 @@ class Source(NamedTuple):
         error: Why nothing can be loaded from it; empty if no reason is known yet.
         groups: The row groups that it represents; None for other sources.
         label: The label of its records, or their labels; None until it was derived, or without labels.
+        remark: A remark about its records, such as about its name; empty for none.
     """
 
     key: str
@@ -78,6 +79,7 @@ class Source(NamedTuple):
     error: str = ""
     groups: RowGroups | None = None
     label: Label | None = None
+    remark: str = ""
 
     @property
     def file(self) -> str:
@@ -218,7 +220,7 @@ def _details_of(details: bytes) -> tuple[Any, ...]:
     """The fields of a source after the third."""
     if not details:
         return ()
-    archive, location, row, joined, path, error, groups, label = _of_json(details)
+    archive, location, row, joined, path, error, groups, label, remark = _of_json(details)
     return (
         archive,
         MemberLocation(*location) if location else None,
@@ -228,6 +230,7 @@ def _details_of(details: bytes) -> tuple[Any, ...]:
         error,
         RowGroups(*groups) if groups else None,
         tuple(label) if isinstance(label, list) else label,
+        remark,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from beam_jobs.sources.archives.member import checked_name
 from beam_jobs.sources.arrow_rows import read_row_groups
 from beam_jobs.sources.chunks import file_batches, row_group_sources
 from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs
-from beam_jobs.sources.labels import PATH_COLUMNS, column_text, key_text
+from beam_jobs.sources.labels import PATH_COLUMNS, column_text
 from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row
 from beam_jobs.sources.source import (
     COLUMN,
@@ -30,11 +31,14 @@ from beam_jobs.sources.source import (
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind, usage_errors
 from beam_jobs.storage.files import file_infos, open_seekable
 from beam_jobs.storage.listing import ALL, Span, match
-from beam_jobs.storage.paths import absolute, absolute_path, common_root
-from readers.files.local import is_local
+from beam_jobs.storage.paths import absolute, absolute_path, common_root, spellings
+from readers.files.files import FileInfo
+from readers.files.local import is_local, path_text
 
 # The fields of a struct with a file.
 _BYTES, _PATH = ".bytes", ".path"
+
+_DRIVE = re.compile("[A-Za-z]:/")
 
 # The first bytes name the format of audio that has no path.
 _ENDINGS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
@@ -48,9 +52,11 @@ class RowInputs(Inputs):
         path_column: The column with the files or their paths, in every table.
         key: The source of keys: "path" for the path, "row" for the path and the row's number, or
             `column:NAME` for the value of a column.
+        next_to_table: Whether paths are relative to the folder of their table, not to `root`.
     """
 
     path_column: str = ""
+    next_to_table: bool = False
 
     @property
     def in_one_folder(self) -> bool:
@@ -59,7 +65,7 @@ class RowInputs(Inputs):
 
 @dataclass(frozen=True)
 class TableInputs(RowInputs):
-    """Files that the rows of tables name, by paths relative to `root`."""
+    """Files that the rows of tables name."""
 
     @classmethod
     def of_tables(
@@ -77,7 +83,7 @@ class TableInputs(RowInputs):
 
         Args:
             tables: Patterns of tables.
-            root: The folder to which paths are relative; empty for the tables' common folder.
+            root: The folder to which paths are relative; empty for the folder of each table.
             path_column: The column with the paths or files; empty for the only one with files, or one
                 of `PATH_COLUMNS`.
             columns: The other columns to read.
@@ -119,6 +125,7 @@ class TableInputs(RowInputs):
             dialect=dialect,
             path_column=path_column,
             key=key,
+            next_to_table=not root,
         )
 
     @property
@@ -150,11 +157,26 @@ class TableInputs(RowInputs):
                     continue
                 info = next(infos)
                 if isinstance(info, FileNotFoundError):
+                    source, info = self._spelled_otherwise(source, info)
+                if isinstance(info, FileNotFoundError):
                     yield source._replace(error=_missing(source.file))
                 elif isinstance(info, OSError):
                     yield source._replace(error=f"cannot be read: {info.strerror or info}")
                 else:
                     yield source._replace(size=info.size, modified=info.modified)
+
+    def _spelled_otherwise(
+        self, source: Source, missing: OSError
+    ) -> tuple[Source, FileInfo | OSError]:
+        """A source whose file has the name in other letters or without blanks, and the file; else the error."""
+        for path in spellings(source.file):
+            if path != source.file:
+                (info,) = file_infos([self.path(path)])
+                if isinstance(info, FileInfo):
+                    if source.path:
+                        return source._replace(path=path), info
+                    return source._replace(key=path), info
+        return source, missing
 
     def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         paths = (file.path for file in match(pattern, limit))
@@ -164,40 +186,46 @@ class TableInputs(RowInputs):
         kind, gzipped = _kind_of(path)
         columns = {self.path_column, *self.columns}
         name = path[len(self._above) + 1 :]
+        folder = name.rpartition("/")[0] if self.next_to_table else ""
         with open_seekable(path) as file:
             for row in read_rows(file, kind, gzipped, columns, self.dialect, self.max_bytes):
                 key = f"{name}#{row.number}" if row.number else name
                 try:
-                    yield self._source(row)
+                    yield self._source(row, folder)
                 except RejectError as error:
                     yield Source(key, error=str(error))
 
-    def _source(self, row: Row) -> Source:
+    def _source(self, row: Row, folder: str = "") -> Source:
         if row.values is None:
             raise RejectError(row.error)
-        below = self._below(column_of(row.values, self.path_column))
+        below = self._below(column_of(row.values, self.path_column), folder)
         key = below
         if self.key == "row":
             key = f"{below}#{row.number}"
         elif self.key != "path":
-            key = key_text(row.values, self.key.removeprefix(COLUMN))
+            key = column_text(row.values, self.key.removeprefix(COLUMN))
         columns = {name: _portable(v) for name, v in values_at(row.values, self.columns).items()}
         return Source(key, row=columns, path="" if self.key == "path" else below)
 
-    def _below(self, path: Any) -> str:
-        """A path in a row, relative to the root."""
-        if not isinstance(path, str) or not path or "\0" in path:
+    def _below(self, path: Any, folder: str) -> str:
+        """A path in a row, relative to the root; a relative one begins in a folder below it."""
+        if not isinstance(path, str) or not path.strip() or "\0" in path:
             raise RejectError(f"column {self.path_column!r} is {path!r:.80}, expected a path")
-        key = path
-        if path.startswith("/") or not is_local(path):
-            key = path[len(self.root) + 1 :] if path.startswith(f"{self.root}/") else ""
-        parts = [part for part in key.split("/") if part not in ("", ".")]
-        if not parts or ".." in parts:
+        path = shown = path.replace("\\", "/")
+        path = path_text(path) if path.startswith("file://") else path
+        if path.startswith(f"{self.root}/"):
+            path = path[len(self.root) + 1 :]
+        elif path.startswith("/") or _DRIVE.match(path) or not is_local(path):
             raise RejectError(
-                f"{path!r:.200}: expected a path without .. below {self.root or '/'}: name a folder "
-                "above all files with --input"
+                f"{shown!r:.200}: it is not below {self.root or '/'}: name a folder above all files with "
+                "--input"
             )
-        if archive_kind(key):
+        elif folder:
+            path = f"{folder}/{path}"
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if not parts or ".." in parts:
+            raise RejectError(f"{shown!r:.200}: expected the path of a file, without ..")
+        if archive_kind(path):
             raise RejectError("an archive: name it with --input, without --table")
         return "/".join(parts)
 

@@ -17,7 +17,15 @@ from typing import NamedTuple
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.files import files_of, store_of
-from beam_jobs.storage.paths import FIXED, fixed_folder, is_seen, leading, matching, unescaped
+from beam_jobs.storage.paths import (
+    FIXED,
+    fixed_folder,
+    is_hidden,
+    is_seen,
+    leading,
+    matching,
+    unescaped,
+)
 from readers.files.files import FileInfo
 from readers.files.local import is_local
 from readers.files.stores.ahead import in_background
@@ -136,8 +144,8 @@ def _as_usage_errors(pattern: str) -> Iterator[None]:
 def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]:
     """Yields the local files that a pattern matches, as a shell would.
 
-    Symlinked folders are followed; Beam's own walk silently leaves them out. Names that begin with a
-    dot are skipped unless the pattern contains the dot. A broken symlink is a file that cannot be read.
+    Symlinked folders are followed; Beam's own walk silently leaves them out. Hidden
+    names are skipped unless the pattern names one that begins with a dot. A broken symlink is a file that cannot be read.
     """
     fixed = fixed_folder(pattern)
     top = unescaped(fixed)
@@ -171,7 +179,7 @@ def _local_files(pattern: str, in_order: bool, span: Span) -> Iterator[FileInfo]
         folder, _, links, entries = listed[-1]
         for entry in entries:
             name = entry.name
-            if name[0] == "." and not hidden:
+            if not hidden and is_hidden(name):
                 continue
             path = f"{folder}/{name}"
             if not _is_folder(entry):

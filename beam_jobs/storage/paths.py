@@ -7,8 +7,10 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Literal
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.encodings import is_utf8
@@ -17,6 +19,11 @@ from readers.files.local import is_local, path_text
 from readers.files.stores.clients import is_store
 
 GLOB = re.compile(r"[*?\[]")
+
+_FORMS: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
+
+# Explorer's caches and settings, and the folder that macOS adds to archives.
+_HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx"}
 
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
@@ -121,6 +128,26 @@ def common_root(patterns: list[str]) -> str:
     return root
 
 
+def comparable(path: str) -> str:
+    """A path in the form in which paths are compared that people and programs wrote on several systems.
+
+    Windows separates folders by backslashes, macOS decomposes letters with accents, spreadsheets add blanks.
+    """
+    parts = path.strip().replace("\\", "/").split("/")
+    return unicodedata.normalize("NFC", "/".join(part for part in parts if part not in ("", ".")))
+
+
+def spellings(path: str) -> Iterable[str]:
+    """A path as it is, then without blanks around it, in composed letters, and in decomposed ones."""
+    bare = path.strip()
+    return dict.fromkeys((path, bare, *(unicodedata.normalize(form, bare) for form in _FORMS)))
+
+
+def is_hidden(name: str) -> bool:
+    """Whether the name of a file or a folder marks it as hidden on Linux, macOS or Windows."""
+    return (name[0] == "." and name not in (".", "..")) or name.lower() in _HIDDEN
+
+
 def membership(folder: str) -> Callable[[str], bool]:
     """A function that checks whether a file is in a folder, whatever symlinks lead to either.
 
@@ -144,7 +171,8 @@ def is_seen(path: str, top: str, hidden: bool = False) -> bool:
 
     Consoles create empty objects whose names end with a slash, to show folders.
     """
-    return not path.endswith("/") and (hidden or "/." not in path[len(top) :])
+    names = filter(None, path[len(top) :].split("/"))
+    return not path.endswith("/") and (hidden or not any(map(is_hidden, names)))
 
 
 def leading(pattern: str) -> Callable[[str], bool]:

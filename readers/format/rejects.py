@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Reasons with the same first characters count as one.
-_REASON_LENGTH = 100
+# Errors with the same first characters, without names and numbers, have one reason, of which more is shown.
+_SAME, _SHOWN = 100, 250
 
-# Quoted text and numbers; not the digits of words such as float32 and UTF-8.
-_VARIABLE = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?\d[\d,.]*""")
+# Quoted text and numbers; not the digits of words such as float32 and UTF-8. In a group, so that `split` keeps it.
+_VARIABLE = re.compile(r"""((?<!\w)'[^']*'|"[^"]*"|(?<!\w)(?<!\w-)-?(?:0x[\da-f]+|\d[\d,.]*))""")
 
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason for rejects: their number, its text with … for names and numbers, and the key of one of them."""
+    """A reason for rejects: their number, its text with … where they differ, and the key of one of them."""
 
     count: int
     reason: str
@@ -26,11 +26,18 @@ class Reason:
 
 def reasons_of(rejects: Iterable[tuple[str, str]]) -> list[Reason]:
     """Counts the reasons of rejects, each a key and a one-line error, the most frequent first."""
-    examples: dict[str, str] = {}
     counts: Counter[str] = Counter()
+    found: dict[str, tuple[list[str], str]] = {}
     for key, error in rejects:
-        text = _VARIABLE.sub("…", error)
-        reason = textwrap.shorten(text, _REASON_LENGTH, placeholder=" …")
-        counts[reason] += 1
-        examples.setdefault(reason, key)
-    return [Reason(count, reason, examples[reason]) for reason, count in counts.most_common()]
+        parts = _VARIABLE.split(error)
+        kind = "…".join(parts[::2])[:_SAME]
+        counts[kind] += 1
+        shown, _ = found.setdefault(kind, (parts, key))
+        pairs = zip(shown, parts, strict=False)
+        shown[:] = [one if one == other else "…" for one, other in pairs]
+    reasons = []
+    for kind, count in counts.most_common():
+        shown, example = found[kind]
+        reason = textwrap.shorten("".join(shown), _SHOWN, placeholder=" …")
+        reasons.append(Reason(count, reason, example))
+    return reasons

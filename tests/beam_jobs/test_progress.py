@@ -150,6 +150,11 @@ def test_rejects_so_far_follow_the_rate_in_lines_and_bars():
 def test_the_seconds_of_phases_add_up_to_the_time_of_the_display(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with progress.early("reading annotations"):
+        now[0] = 105.0
+    with progress.early("looking"):
+        now[0] = 105.4
+    now[0] = 100.0
     with progress.display(Pipe()) as seconds:
         progress.begin("starting")
         for phase, amount, later in (
@@ -162,6 +167,7 @@ def test_the_seconds_of_phases_add_up_to_the_time_of_the_display(monkeypatch):
             now[0] = 100 + later
         progress.begin("checking")
         now[0] = 108.0
+    assert seconds.pop("reading annotations") == 5.0
     assert seconds == {"starting": 0.0, "reading": 3.5, "writing": 4.0, "checking": 0.5}
 
 

@@ -154,11 +154,12 @@ def test_a_guess_about_turned_images_is_reported_once(tmp_path, capsys):
             encoded(Image.new("L", (30, 40) if orientation == 6 else (40, 30)), "PNG"),
         )
     flags = ["--masks", tmp_path / "m", "--label", "none"]
-    assert run("plan", "images", "--input", tmp_path / "p", *flags, *ONE) == 0
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    (warning,) = warnings
-    assert "EXIF turns 1 of the first 3 images" in warning
-    assert "--annotations_of upright" in warning
+    output = ["--output", tmp_path / "o"]
+    assert run("images", "--input", tmp_path / "p", *flags, *ONE, *output) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "EXIF" in line]
+    (line,) = lines
+    assert "1: EXIF turns it without changing its size" in line
+    assert "--annotations_of upright" in line
 
 
 def test_pixels_of_no_annotations_are_refused(tmp_path, capsys):

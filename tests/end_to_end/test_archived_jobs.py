@@ -83,8 +83,8 @@ def packed(tmp_path_factory):
     return folder
 
 
-FLAGS = ["--label", "column:cls", "--captions", "column:txt", "--group_by", "column:site"]
-FLAGS += ["--extra_features", "age:int64,tags:string[]", "--splits", "train=0.6,val=0.4"]
+FLAGS = ["--label", "column:cls", "--group_by", "column:site"]
+FLAGS += ["--extra_features", "age:int64,tags:string[],txt:string", "--splits", "train=0.6,val=0.4"]
 FLAGS += ["--num_shards", 3]
 
 
@@ -102,7 +102,7 @@ def assert_samples(out: Path, archives: tuple[str, ...]) -> None:
             record = found.pop(key)
             np.testing.assert_array_equal(record["image"], pixels(files[f"{n:06}.jpg"]))
             assert manifest.label_names[int(record["label"])] == ("cat" if n % 3 else "dog")
-            assert record["captions"].tolist() == [f"Picture {n} of {seed}.".encode()]
+            assert record["txt"] == f"Picture {n} of {seed}.".encode()
             assert int(record["age"]) == n - 3
             assert [tag.decode() for tag in record["tags"]] == ["a", "b", "ü"][: n % 4]
             groups.setdefault(f"site {n % 5}", set()).add(record["split"])

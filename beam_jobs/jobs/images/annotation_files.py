@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import glob
 import io
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from beam_jobs.sources.archives.member import (
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import open_file, open_seekable
 from beam_jobs.storage.listing import match
+from beam_jobs.storage.paths import comparable, spellings
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
@@ -66,7 +68,7 @@ def _member(source: Source) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _members(archive: str, _: Status | None) -> dict[str, Member]:
-    """The members of an archive by name, read again only if its status has changed.
+    """The members of an archive by `comparable` name, read again only if its status has changed.
 
     Raises:
         DataError: It is damaged: lost members would look like images without annotations.
@@ -74,7 +76,8 @@ def _members(archive: str, _: Status | None) -> dict[str, Member]:
     """
     try:
         with open_seekable(archive) as file:
-            return {member.name: member for member in members(file, archive_kind(archive) or "")}
+            listed = members(file, archive_kind(archive) or "")
+            return {comparable(member.name): member for member in listed}
     except RejectError as error:
         raise DataError(
             f"{archive}: {error}; annotations after the damage would be missing: make the archive again"
@@ -93,7 +96,7 @@ def open_annotations(path: str) -> BinaryIO:
     if not (inside := _split(path)):
         return open_file(path)
     archive, name = inside
-    member = _members(archive, file_status(archive)).get(name)
+    member = _members(archive, file_status(archive)).get(comparable(name))
     if not member or not member.location:
         raise RejectError(f"the archive has no member {name!r}")
     return open_member(open_file(archive), member.location, name)
@@ -190,13 +193,14 @@ class AnnotationFiles(NamedTuple):
             RejectError: It is a member of an archive that cannot be read.
             JobError: Its archive is damaged, or cannot be read.
         """
-        for candidate in self.candidates(source, path):
+        candidates = map(spellings, self.candidates(source, path))
+        for candidate in itertools.chain.from_iterable(candidates):
             archive, name = _split(candidate) or (candidate, "")
             if not (status := statuses.of(archive)):
                 continue
             if not name:
                 return [(self.content, candidate, *status)]
-            if member := _members(archive, status).get(name):
+            if member := _members(archive, status).get(comparable(name)):
                 if member.error:
                     raise RejectError(f"{candidate}: {member.error}")
                 return [(self.content, candidate, member.size, status[1], member.location)]

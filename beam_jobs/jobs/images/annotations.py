@@ -23,24 +23,40 @@ from beam_jobs.jobs.images.annotation_files import (
     read_joined,
     stem_of,
 )
-from beam_jobs.jobs.images.boxes import AnnotationsOf, Boxes, BoxOrder, Geometry, MissingError
-from beam_jobs.jobs.images.coco_file import CocoAnnotations, coco_file, reversed_name
-from beam_jobs.jobs.images.coco_objects import CocoObject, Segmentation
-from beam_jobs.jobs.images.image_files import header_of
-from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
+from beam_jobs.jobs.images.boxes import (
+    LARGEST_FRACTION,
+    AnnotationsOf,
+    Boxes,
+    MissingError,
+)
+from beam_jobs.jobs.images.coco_file import BoxUnit, coco_file
+from beam_jobs.jobs.images.coco_objects import (
+    CocoAnnotations,
+    CocoObject,
+    Segmentation,
+    reversed_name,
+)
+from beam_jobs.jobs.images.voc_yolo import (
+    YoloLines,
+    read_class_names,
+    voc_boxes,
+    yolo_boxes,
+    yolo_lines_of,
+)
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Names, label_names
-from beam_jobs.sources.source import COLUMN, Source, column_of
+from beam_jobs.sources.source import Source, column_of
 from beam_jobs.storage.files import open_seekable, read_bytes
 from beam_jobs.storage.paths import absolute_path
-from readers.files.local import is_local
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
-CaptionFormat = Literal["", "coco", "txt", "column"]
+CaptionFormat = Literal["", "coco", "txt"]
 
 # Whether images without an annotation are records; "auto" keeps those without a YOLO file.
 Unannotated = Literal["auto", "keep", "reject"]
+
+_NO_FILE = "it has no YOLO file, and was taken for an image without objects"
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -60,14 +76,15 @@ class ImageAnnotations:
         boxes_path: The COCO file, the table, or the folder of VOC or YOLO files; empty for the usual place.
         class_names: Names of the boxes' classes by id that are known before any image is read.
         captions: The format of the captions; empty for none.
-        captions_path: The COCO file, the folder of text files, or the column.
+        captions_path: The COCO file, or the folder of text files.
         masks: The folder of masks; empty for none.
         about: The pixels to which boxes and masks refer.
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
         unannotated: The treatment of images without an annotation.
-        box_order: The order of the corners of boxes, and of the axes of keypoints.
         in_pixels: Whether corners are in pixels of images whose size is not stated.
+        yolo_lines: What the lines of more than five values in YOLO files are.
+        box_unit: The unit of corners in a table.
     """
 
     boxes: BoxFormat = ""
@@ -81,7 +98,8 @@ class ImageAnnotations:
     keypoints: tuple[str, ...] = ()
     unannotated: Unannotated = "auto"
     in_pixels: bool = False
-    box_order: BoxOrder = "yxyx"
+    yolo_lines: YoloLines = "auto"
+    box_unit: BoxUnit = "auto"
 
     @property
     def has_mask(self) -> bool:
@@ -92,11 +110,6 @@ class ImageAnnotations:
     def details(self) -> bool:
         """Whether masks or keypoints of objects are read, not only boxes."""
         return self.segmentation != "none" or bool(self.keypoints)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that hold captions."""
-        return (self.captions_path,) if self.captions == "column" else ()
 
     @property
     def class_names_by_feature(self) -> Names:
@@ -148,8 +161,7 @@ class ImageAnnotations:
             flags = " and ".join(files.flag for files in self._files)
             raise UsageError(
                 f"{source.key}: {flags} cannot be read with archives that are read "
-                "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE and "
-                f"--captions {COLUMN}txt work as it is"
+                "from front to back: unpack it, or make it a .zip or .tar; --boxes coco:FILE works as it is"
             )
         if source.packed:
             return source
@@ -160,7 +172,7 @@ class ImageAnnotations:
                     texts = self.found(coco.captions, source.file)
                     row |= {} if texts is None else {"captions": texts}
                 elif boxes := self.found(coco.boxes, source.file):
-                    row["boxes"] = [boxes.corners.tolist(), boxes.names, boxes.size]
+                    row["boxes"] = [boxes.corners.tolist(), *boxes[1:]]
                     row |= {"objects": coco.objects(source.file)} if self.details else {}
             path = image_path(source, path)
             joined = [
@@ -175,10 +187,11 @@ class ImageAnnotations:
         """Flag -> the COCO file or table that annotates all images, and whether for `boxes` or `captions`."""
         files = {}
         if self.boxes in ("coco", "csv"):
-            boxes = coco_file(self.boxes_path, self.details, self.boxes == "csv")
-            files[f"--boxes {self.boxes}:{self.boxes_path}"] = boxes, "boxes"
+            flag, is_table = f"--boxes {self.boxes}", self.boxes == "csv"
+            boxes = coco_file(flag, self.boxes_path, self.details, is_table, self.box_unit)
+            files[f"{flag}:{self.boxes_path}"] = boxes, "boxes"
         if self.captions == "coco":
-            captions = coco_file(self.captions_path)
+            captions = coco_file("--captions coco", self.captions_path)
             files[f"--captions coco:{self.captions_path}"] = captions, "captions"
         return files
 
@@ -191,8 +204,10 @@ class ImageAnnotations:
                 raise
             return None
 
-    def check_files(self, inputs: Inputs) -> None:
+    def check_files(self, inputs: Inputs) -> ImageAnnotations:
         """Checks with the first images that the folders of annotations are the right ones.
+
+        Returns these annotations, and what the lines of YOLO files are.
 
         Raises:
             UsageError: All inputs are annotations, none of the first images has a file of one kind,
@@ -201,7 +216,7 @@ class ImageAnnotations:
         """
         self._check_entries(inputs)
         if not self._files:
-            return
+            return self
         first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
         if not first:
             raise UsageError(
@@ -215,7 +230,7 @@ class ImageAnnotations:
             if not source.error
         ]
         if not images:
-            return
+            return self
         check_shared(images)
         for files in self._files:
             if not any(joined[0] == files.content for source in images for joined in source.joined):
@@ -225,6 +240,14 @@ class ImageAnnotations:
                     f"{files.flag}: none of the first {len(images)} images has such a file; that of "
                     f"{images[0].key} would be {expected}"
                 )
+
+        if self.boxes != "yolo" or self.yolo_lines != "auto":
+            return self
+        data = []
+        for source in images:
+            with contextlib.suppress(RejectError):
+                data.append(read_joined(source, "boxes") or b"")
+        return replace(self, yolo_lines=yolo_lines_of(data))
 
     def _check_entries(self, inputs: Inputs) -> None:
         """Checks all images, because an entry `1.jpg` fits a file of this name in any folder."""
@@ -246,24 +269,6 @@ class ImageAnnotations:
                             f"folders to its names, such as {other!r}"
                         )
 
-    def turned_in_place(self, inputs: Inputs) -> tuple[int, int]:
-        """The number of first images that EXIF turns without changing their size, and of all that were opened.
-
-        For these, "auto" can only guess to which pixels the annotations refer. Images in stores and
-        in `.tar.gz` files are not opened; without a guess to make, none are opened.
-        """
-        if self.about != "auto" or self.boxes == "yolo" or not (self.boxes or self.masks):
-            return 0, 0
-        turned = opened = 0
-        for pattern in inputs.patterns:
-            for source, data in inputs.first(pattern, _IMAGES_CHECKED):
-                if data is None and not source.error and is_local(inputs.path_of(source)):
-                    opened += 1
-                    with contextlib.suppress(OSError, RejectError), inputs.open(source) as file:
-                        header = header_of(file)
-                        turned += header is not None and Geometry(*header).keeps_size
-        return turned, opened
-
     def boxes_of(self, source: Source) -> Boxes:
         """The boxes of an image.
 
@@ -273,13 +278,15 @@ class ImageAnnotations:
         if self.boxes in ("coco", "csv"):
             if "boxes" not in source.row:
                 raise MissingError("no boxes found")
-            corners, names, size = column_of(source.row, "boxes")
+            corners, names, size, remarks = column_of(source.row, "boxes")
             corners = np.array(corners, np.float64).reshape(-1, 4)
-            return Boxes(corners, tuple(names), tuple(size) if size else None)
+            return Boxes(corners, tuple(names), tuple(size) if size else None, tuple(remarks))
         data = read_joined(source, "boxes")
         # In YOLO, an image without objects has an empty file, or no file.
-        if self.boxes == "yolo" and (data is not None or self.unannotated == "auto"):
-            return yolo_boxes(data or b"", self.class_names)
+        if self.boxes == "yolo" and data is None and self.unannotated == "auto":
+            return Boxes(np.zeros((0, 4)), (), None, (_NO_FILE,))
+        if self.boxes == "yolo" and data is not None:
+            return yolo_boxes(data, self.class_names, self.yolo_lines)
         if data is None:
             raise MissingError("no annotation file found")
         return voc_boxes(data)
@@ -294,12 +301,6 @@ class ImageAnnotations:
             if "captions" not in source.row:
                 raise MissingError("no captions found")
             return list(source.row["captions"])
-        if self.captions == "column":
-            value = column_of(source.row, self.captions_path)
-            captions = value if isinstance(value, list) else [value]
-            if not all(isinstance(caption, str) for caption in captions):
-                raise RejectError(f"captions {value!r:.80}: expected text, or a list of texts")
-            return captions
         data = read_joined(source, "captions")
         if data is None:
             raise MissingError("no caption file found")
@@ -334,18 +335,17 @@ def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
 
 
 def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
-    """The format of captions, and the absolute path of their file or folder, or their column.
+    """The format of captions, and the absolute path of their file or folder.
 
     Raises:
         UsageError: The value of `--captions` is not valid, or its file cannot be read.
     """
     kind, _, path = captions.partition(":")
-    if kind not in get_args(CaptionFormat) or (kind in ("coco", "column") and not path):
-        raise UsageError(f"--captions {captions}: expected coco:FILE, txt, txt:DIR or {COLUMN}NAME")
-    if path and kind != "column":
-        path = absolute_path(path)
+    if kind not in get_args(CaptionFormat) or (kind == "coco" and not path):
+        raise UsageError(f"--captions {captions}: expected coco:FILE, txt or txt:DIR")
+    path = absolute_path(path) if path else ""
     if kind == "coco":
-        coco_file(path)
+        coco_file("--captions coco", path)
     return cast(CaptionFormat, kind), path
 
 
@@ -369,15 +369,19 @@ def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotatio
     """
     path, segmentation = annotations.boxes_path, annotations.segmentation
     if annotations.boxes == "csv":
-        table = coco_file(path, table=True)
+        table = coco_file("--boxes csv", path, table=True, unit=annotations.box_unit)
         names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
         return replace(annotations, class_names=names, in_pixels=in_pixels)
     if annotations.boxes != "coco":
         return annotations
-    coco = coco_file(path, keypoints or segmentation != "none")
+    coco = coco_file("--boxes coco", path, keypoints or segmentation != "none")
     names = coco.category_names
     if not names:
         raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
+    if 0 < coco.pixels.max(initial=0) <= LARGEST_FRACTION:
+        raise UsageError(
+            f"--boxes coco:{path}: all boxes lie in one pixel: are they fractions of the image?"
+        )
     if segmentation == "semantic" and len(names) > _MAX_MASK_CLASSES:
         raise UsageError(
             f"--segmentation semantic: found {len(names)} categories, but a mask has room for "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import math
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,8 +15,8 @@ Resize = Literal["stretch", "fit", "crop"]
 # "auto" compares the size that an annotation states.
 AnnotationsOf = Literal["auto", "stored", "upright"]
 
-# The order of the corners of a box; keypoints have the same axis first.
-BoxOrder = Literal["yxyx", "xyxy"]
+# Tools round fractions of an image, also above 1.
+LARGEST_FRACTION = 1.01
 
 # The limit of a height or width that an annotation gives, in pixels.
 MAX_SIDE = 1 << 31
@@ -49,11 +50,23 @@ class Boxes(NamedTuple):
             that was annotated. A box may extend beyond it.
         names: The class names of the n boxes.
         size: The (height, width) of the image in pixels according to the annotation, or None.
+        remarks: What was not read, and what was taken for what.
     """
 
     corners: np.ndarray
     names: tuple[str, ...]
     size: tuple[int, int] | None
+    remarks: tuple[str, ...] = ()
+
+
+def number_of(value: Any) -> float:
+    """A finite number, or that of a text; NaN for any other value, such as 1_000, which Python takes for a number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    is_text_of_python = isinstance(value, str) and ("_" in value or not value.isascii())
+    return number if math.isfinite(number) and not is_text_of_python else math.nan
 
 
 class Geometry(NamedTuple):
@@ -189,13 +202,6 @@ def move_keypoints(
     result = np.concatenate((moved, keypoints[..., 2].reshape(-1, 1)), axis=1)
     result[((both < 0) | (both > 1)).any(axis=1) | (result[:, 2] <= 0)] = 0
     return result.astype(np.float32).reshape(keypoints.shape)
-
-
-def in_order(points: np.ndarray, order: BoxOrder) -> np.ndarray:
-    """Reorders corners [..., 4] or keypoints [..., 3], which have y first."""
-    if order == "yxyx":
-        return points
-    return points[..., [1, 0, 3, 2] if points.shape[-1] == 4 else [1, 0, 2]]
 
 
 def is_about_stored(

@@ -5,15 +5,18 @@ It knows the tables of TensorFlow's object detection tutorials, of Open Images, 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError, reason_of
-from beam_jobs.sources.delimited import parse_number
+from beam_jobs.jobs.images.boxes import number_of
+from beam_jobs.sources.labels import whole_number
 from beam_jobs.sources.rows import Row
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
 from beam_jobs.storage.files import open_seekable
+from beam_jobs.storage.paths import comparable
 
 # The lists of a COCO file, and the fields of their entries that are read.
 _SECTIONS = ("images", "annotations", "categories")
@@ -122,6 +125,8 @@ _NAMES = {
     "iscrowd": "iscrowd isgroupof",
 }
 
+_BOX = ("x0", "y0", "x1", "y1", "box_width", "box_height")
+
 _EXAMPLE = "filename,xmin,ymin,xmax,ymax,class"
 
 _HEADER = f"a table without a header needs a first line such as {_EXAMPLE}"
@@ -130,13 +135,14 @@ _HEADER = f"a table without a header needs a first line such as {_EXAMPLE}"
 def table_entries(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (section, entry) as `entries` does for a COCO file: images, annotations, then categories.
 
-    Images whose size the table does not state have a height and a width of 1.
+    Images whose size the table does not state have a height and a width of 1. An annotation that is not valid has
+    only an `error`.
 
     Raises:
         UsageError: The file cannot be read, or lacks a column.
     """
     if not (kind := table_kind(path)):
-        raise UsageError(f"--boxes csv:{path}: {EXPECTED}")
+        raise UsageError(f"{path}: {EXPECTED}")
     try:
         with open_seekable(path) as file:
             names = column_names(file, *kind)
@@ -171,29 +177,45 @@ def _columns(names: Sequence[str], path: str) -> dict[str, str]:
 def _entries(
     rows: Iterable[Row], columns: Mapping[str, str], path: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    images: dict[str, int] = {}
+    images: dict[str, tuple[int, list[float]]] = {}
     classes: dict[str, int] = {}
     for row in rows:
         if row.values is None:
             raise UsageError(f"{path}: row {row.number}: {row.error}")
         values = {meaning: row.values.get(name) for meaning, name in columns.items()}
-        name = str(values["file"])
+        name = comparable(str(values["file"]))
+        size = [number_of(values.get(side, 1)) for side in ("height", "width")]
         if name not in images:
-            size = {side: _number(values.get(side, 1)) for side in ("height", "width")}
-            images[name] = len(images)
-            yield "images", {"id": images[name], "file_name": name, **size}
-        if values["class"] in ("", None):
+            images[name] = len(images), size
+            stated = dict(zip(("height", "width"), size, strict=True))
+            yield "images", {"id": images[name][0], "file_name": name, **stated}
+        image, first_size = images[name]
+        box = {side: values[side] for side in _BOX if side in values}
+        if values["class"] in ("", None) and all(side in ("", None) for side in box.values()):
             continue  # An image without objects.
-        x, y = _number(values["x0"]), _number(values["y0"])
-        width = _number(values["x1"]) - x if "x1" in values else _number(values["box_width"])
-        height = _number(values["y1"]) - y if "y1" in values else _number(values["box_height"])
+        bbox = _bbox({side: number_of(value) for side, value in box.items()})
+        error = ""
+        if size != first_size and not math.isnan(sum(size)):
+            sides = *size, *first_size
+            error = "states {1:g} x {0:g} pixels, but an earlier one {3:g} x {2:g}".format(*sides)
+        elif values["class"] in ("", None):
+            error = "has a box without a class"
+        elif not (min(bbox[2:]) >= 0 and math.isfinite(sum(bbox))):
+            found = ", ".join(f"{columns[side]} {value!r:.20}" for side, value in box.items())
+            error = f"has {found}, expected a box"
+        if error:
+            yield "annotations", {"image_id": image, "error": f"its row {row.number} {error}"}
+            continue
+        label = str(values["class"])
+        number = whole_number(label)
+        label = label if number is None else str(number)
         yield (
             "annotations",
             {
-                "image_id": images[name],
-                "category_id": classes.setdefault(str(values["class"]), len(classes)),
-                "bbox": [x, y, width, height],
-                "iscrowd": int(_number(values.get("iscrowd", 0)) == 1),
+                "image_id": image,
+                "category_id": classes.setdefault(label, len(classes)),
+                "bbox": bbox,
+                "iscrowd": int(number_of(values.get("iscrowd", 0)) == 1),
             },
         )
     if not images:
@@ -202,8 +224,9 @@ def _entries(
         yield "categories", {"id": id_, "name": name}
 
 
-def _number(value: Any) -> float:
-    try:
-        return parse_number(value, float) if isinstance(value, str) else float(value)
-    except (TypeError, ValueError):
-        return float("nan")
+def _bbox(box: Mapping[str, float]) -> list[float]:
+    """x, y, width and height of a box."""
+    x, y = box["x0"], box["y0"]
+    width = box["x1"] - x if "x1" in box else box["box_width"]
+    height = box["y1"] - y if "y1" in box else box["box_height"]
+    return [x, y, width, height]

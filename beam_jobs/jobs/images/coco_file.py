@@ -1,149 +1,31 @@
-"""COCO's files, read as a stream into arrays (the largest has 450 MB), and looked up by the names of images.
+"""Reads COCO's files as a stream into arrays (the largest has 450 MB), and tables of boxes like them.
 
 Source: cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
 
+import codecs
 import functools
 from array import array
-from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import orjson
 
+from beam_jobs import progress
 from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
-from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes, MissingError
+from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE
 from beam_jobs.jobs.images.coco_entries import entries, table_entries
-from beam_jobs.jobs.images.coco_objects import CocoObject
+from beam_jobs.jobs.images.coco_objects import CocoAnnotations, reversed_name
 from beam_jobs.packages import require
 
-
-@dataclass(frozen=True, eq=False)
-class CocoAnnotations:
-    """The boxes and captions of a COCO file, by image.
-
-    `boxes` leaves out crowds (`iscrowd`): one stands for many objects, which a record cannot
-    express. The training scripts of torchvision and Detectron2 leave them out too.
-
-    Attributes:
-        category_names: The names in the order of the categories' ids, each once.
-        names: The file names of the n images with their parts reversed (`1.jpg/train` for
-            `train/1.jpg`), sorted: names that end alike are neighbors.
-        sizes: The (height, width) of the images in pixels, int64 [n, 2].
-        broken: Why the boxes of an image are not valid, by row.
-        box_starts: Where the boxes of each image begin and the last ones end, int64 [n + 1].
-        corners: y0, x0, y1, x1 of the boxes as fractions of their image, float64 [boxes, 4].
-        classes: The boxes' indices into `category_names`, int64 [boxes].
-        crowds: Whether a box is that of a crowd, bool [boxes].
-        details: The segmentation and the keypoints of each box, as JSON; empty objects unless requested.
-        keypoint_names: The names of all keypoints.
-        caption_starts: Where the captions of each image begin and the last ones end, int64 [n + 1].
-        all_captions: The captions of all images.
-        unsized: The unit of corners, "fractions" or "pixels", in a table that states no sizes.
-        kind: The kind of file, for errors.
-    """
-
-    category_names: tuple[str, ...]
-    names: Ragged
-    sizes: np.ndarray
-    broken: dict[int, str]
-    box_starts: np.ndarray
-    corners: np.ndarray
-    classes: np.ndarray
-    crowds: np.ndarray
-    details: Ragged
-    keypoint_names: tuple[str, ...]
-    caption_starts: np.ndarray
-    all_captions: Ragged
-    unsized: str = ""
-    kind: str = "COCO file"
-
-    def boxes(self, file_name: str) -> Boxes:
-        """The boxes of an image in the order of the file.
-
-        Args:
-            file_name: The image's path. If the file has no image of this name, the image with the
-                longest end of this path as its name is taken; or else the only image whose path
-                ends with it.
-
-        Raises:
-            RejectError: The file has no such image, gives it no size, or a box is not valid.
-        """
-        row, found = self._found(file_name)
-        found = found[~self.crowds[found]]
-        names = tuple(self.category_names[class_] for class_ in self.classes[found].tolist())
-        height, width = self.sizes[row].tolist()
-        return Boxes(self.corners[found], names, None if self.unsized else (height, width))
-
-    def objects(self, file_name: str) -> list[CocoObject]:
-        """All objects of an image, crowds included; arguments and errors as for `boxes`."""
-        _, found = self._found(file_name)
-        columns = self.classes[found].tolist(), self.crowds[found].tolist(), found.tolist()
-        return [
-            CocoObject(c, crowd, self.details[n].decode())
-            for c, crowd, n in zip(*columns, strict=True)
-        ]
-
-    def _found(self, file_name: str) -> tuple[int, np.ndarray]:
-        """The row of an image, and the numbers of its boxes."""
-        row = self.row(file_name)
-        if row in self.broken:
-            raise RejectError(self.broken[row])
-        return row, np.arange(self.box_starts[row], self.box_starts[row + 1])
-
-    def captions(self, file_name: str) -> tuple[str, ...]:
-        """The captions of an image in the order of the file.
-
-        Args:
-            file_name: The image's path, looked up as in `boxes`.
-
-        Raises:
-            RejectError: The file has no such image.
-        """
-        row = self.row(file_name)
-        found = range(self.caption_starts[row], self.caption_starts[row + 1])
-        return tuple(self.all_captions[number].decode() for number in found)
-
-    def row(self, file_name: str) -> int:
-        """The number of an image in `names`, looked up as in `boxes`.
-
-        Raises:
-            MissingError: The file has no such image.
-        """
-        stem = (
-            file_name[: file_name.rfind(".")] if "." in file_name.rpartition("/")[2] else file_name
-        )
-        for name in (reversed_name(file_name), reversed_name(stem)):  # Some tables name the stems.
-            start = name
-            while start:
-                row = bisect_left(self.names, start)
-                if row < len(self.names) and self.names[row] == start:
-                    return row
-                start = start.rpartition(b"/")[0]
-            longer = self._rows_below(name)
-            if len(longer) == 1:
-                return longer[0]
-        hint = ""
-        if alike := self._rows_below(reversed_name(file_name).partition(b"/")[0]):
-            other = reversed_name(self.names[alike[0]].decode()).decode()
-            hint = f"; it has {other!r}: give --input the folder above"
-        raise MissingError(f"the {self.kind} has no image of this name{hint}")
-
-    def _rows_below(self, name: bytes) -> range:
-        """The rows of the names that end with a reversed name, after a folder."""
-        # "0" is the character after "/".
-        return range(bisect_left(self.names, name + b"/"), bisect_left(self.names, name + b"0"))
-
-
-def reversed_name(name: str) -> bytes:
-    """`1.jpg/train` for `train/1.jpg`."""
-    return b"/".join(name.encode(errors="replace").split(b"/")[::-1])
+# The unit of corners in a table of boxes.
+BoxUnit = Literal["auto", "pixels", "fractions"]
 
 
 # The fields of objects that are read on request.
@@ -155,8 +37,7 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
 
     Args:
         path: The file.
-        details: Whether to read segmentations, keypoints and crowds, which take as much memory as in the
-            file.
+        details: Whether to read segmentations and keypoints, which take as much memory as in the file.
 
     Raises:
         UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
@@ -165,6 +46,9 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     lists = _CocoLists(path, details)
     try:
         with open_annotations(path) as file:
+            mark = file.read(3)
+        with open_annotations(path) as file:
+            file.read(3 if mark == codecs.BOM_UTF8 else 0)
             for section, entry in entries(
                 ijson.basic_parse(file, use_float=True), _DETAILS * details
             ):
@@ -173,13 +57,16 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
         raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
     # Some backends of ijson pass on the errors of Python's own parser.
     except (ijson.JSONError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UsageError(f"{path}: not JSON: {reason:.80}") from None
+        raise UsageError(f"{path}: not JSON: {' '.join(str(error).split()):.200}") from None
     return lists.annotations()
 
 
-def read_table(path: str) -> CocoAnnotations:
+def read_table(path: str, unit: BoxUnit = "auto") -> CocoAnnotations:
     """Reads a table with a row for each box; classes are in sorted order.
+
+    Args:
+        path: The file.
+        unit: The unit of corners; "auto" takes them for fractions if none is above 1.01.
 
     Raises:
         UsageError: The file cannot be read, or lacks a column.
@@ -189,31 +76,41 @@ def read_table(path: str) -> CocoAnnotations:
         lists.add(section, entry)
     found = lists.annotations()
     order = np.argsort(found.category_names)
-    unsized = ""
-    if (found.sizes == 1).all():
-        unsized = "fractions" if found.corners.max(initial=0) <= 1 else "pixels"
+    written, stated = found.pixels, unit
+    if unit == "auto":
+        unit = "fractions" if written.max(initial=0) <= LARGEST_FRACTION else "pixels"
+    unsized = unit if unit == "fractions" or (found.sizes == 1).all() else ""
+    remark = f"the table's corners were taken for {unit}; --box_unit says what they are"
     return replace(
         found,
         category_names=tuple(sorted(found.category_names)),
         classes=np.argsort(order)[found.classes],
+        corners=written if unsized else found.corners,
         unsized=unsized,
         kind="table",
+        remark=remark if unsized and stated == "auto" else "",
     )
 
 
 @functools.lru_cache(maxsize=4)
 def _read_unchanged(
-    path: str, details: bool, table: bool, _: tuple[int, int] | None
+    path: str, details: bool, table: bool, unit: BoxUnit, _: tuple[int, int] | None
 ) -> CocoAnnotations:
-    return read_table(path) if table else read_coco(path, details)
+    with progress.early("reading annotations"):
+        return read_table(path, unit) if table else read_coco(path, details)
 
 
-def coco_file(path: str, details: bool = False, table: bool = False) -> CocoAnnotations:
+def coco_file(
+    flag: str, path: str, details: bool = False, table: bool = False, unit: BoxUnit = "auto"
+) -> CocoAnnotations:
     """The contents of a COCO file or a table of boxes, read again only if the file has changed.
 
-    Arguments and errors as for `read_coco` and `read_table`.
+    Arguments and errors as for `read_coco` and `read_table`; errors name the flag.
     """
-    return _read_unchanged(path, details, table, file_status(path))
+    try:
+        return _read_unchanged(path, details, table, unit, file_status(path))
+    except UsageError as error:
+        raise UsageError(f"{flag}:{error.message}") from None
 
 
 class _CocoLists:
@@ -226,6 +123,7 @@ class _CocoLists:
         self._ids, self._sizes = array("q"), array("q")
         self._broken: dict[int, str] = {}  # by the image's id
         self._categories: dict[int, str] = {}
+        self._category_ids: dict[str, int] = {}
         self._box_images, self._box_categories = array("q"), array("q")
         self._pixels = array("d")
         self._crowds = array("b")
@@ -244,7 +142,7 @@ class _CocoLists:
             self._add_image(entry)
         elif section == "categories":
             self._add_category(entry)
-        elif entry.get("iscrowd") not in (1, "1") or self._details:
+        else:
             self._add_annotation(entry)
 
     def _error(self, reason: str) -> UsageError:
@@ -279,6 +177,10 @@ class _CocoLists:
         name = self._name(entry, "name", f"category {category}")
         if category in self._categories:
             raise self._error(f"two categories have the id {category}")
+        if (other := self._category_ids.setdefault(name, category)) != category:
+            raise self._error(
+                f"the categories {other} and {category} are both {name!r:.80}: rename one, or give them one id"
+            )
         self._categories[category] = name
         keypoints = entry.get("keypoints") or []
         if not isinstance(keypoints, list):
@@ -295,6 +197,9 @@ class _CocoLists:
 
     def _add_annotation(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "image_id", "an annotation")
+        if error := entry.get("error"):
+            self._broken[image] = error
+            return
         bbox, caption = entry.get("bbox"), entry.get("caption")
         if bbox is None and not isinstance(caption, str):
             raise self._error(
@@ -308,12 +213,14 @@ class _CocoLists:
             self._box_images.append(image)
             self._box_categories.append(self._id(entry, "category_id", "an annotation"))
             if not _is_box(bbox):
-                reason = f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
-                self._broken[image] = reason
+                found = f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
+                self._broken[image] = (
+                    f"annotation {entry['id']}: {found}" if "id" in entry else found
+                )
                 bbox = (0, 0, 0, 0)
             self._pixels.extend(bbox)
             self._crowds.append(entry.get("iscrowd") in (1, "1"))
-            fields = {name: entry.get(name) for name in _DETAILS * self._details}
+            fields = {name: entry.get(name) for name in ("id", *_DETAILS) * self._details}
             self._box_details.append(orjson.dumps(fields))
 
     def annotations(self) -> CocoAnnotations:
@@ -340,18 +247,16 @@ class _CocoLists:
         x, y, width, height = np.array(self._pixels).reshape(-1, 4)[box_order].T
         corners = np.stack((y, x, y + height, x + width), axis=1)
         categories = dict(sorted(self._categories.items()))
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(categories.values()))}
-        classes = np.array([numbers[name] for name in categories.values()], np.int64)
         used = self._rows("category", self._box_categories, np.array([*categories], np.int64))
         broken = self._rows("image", array("q", self._broken), ids).tolist()
         return CocoAnnotations(
-            category_names=tuple(numbers),
+            category_names=tuple(categories.values()),
             names=names,
             sizes=sizes,
             broken=dict(zip(broken, self._broken.values(), strict=True)),
             box_starts=box_starts,
             corners=corners / np.tile(sizes[box_rows], 2),
-            classes=classes[used][box_order],
+            classes=used[box_order],
             crowds=np.array(self._crowds, bool)[box_order],
             details=Ragged.of([self._box_details[number] for number in box_order.tolist()]),
             keypoint_names=self._keypoint_names,

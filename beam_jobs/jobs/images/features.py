@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -17,18 +17,33 @@ from beam_jobs.jobs.images.boxes import (
     Boxes,
     Geometry,
     Resize,
-    in_order,
     is_about_stored,
     move_boxes,
     move_keypoints,
 )
 from beam_jobs.jobs.images.coco_objects import CocoObject, keypoints_of, object_masks, semantic_mask
-from beam_jobs.jobs.images.image_files import open_image
+from beam_jobs.jobs.images.image_files import check_decodable, decoding
 from beam_jobs.jobs.images.pixels import mask_values, resized, turned
 from beam_jobs.jobs.record import Record
 from beam_jobs.sources.source import Source
 
 _UNANNOTATED = "it has no annotations, and was kept"
+
+_TURNED = (
+    "EXIF turns it without changing its size: its boxes and masks were taken to refer to the stored pixels; if "
+    "viewers show them in the right places, add --annotations_of upright, else --annotations_of stored"
+)
+
+_NO_BOX = "boxes outside of the image, or without an area, were left out"
+
+_CUT_BOX = "boxes that extend beyond the image were cut at its edges"
+
+# The fraction of an image by which boxes extend beyond it because tools round.
+_ROUNDING = 0.01
+
+
+def _true(remarks: Mapping[str, bool]) -> tuple[str, ...]:
+    return tuple(text for text, applies in remarks.items() if applies)
 
 
 @dataclass(frozen=True)
@@ -67,9 +82,15 @@ class AnnotationReader:
             opened = annotations.found(annotations.open_mask, self.source)
             record["mask"] = self._mask(opened)
             unannotated |= opened is None
+        record.remarks += _true({_UNANNOTATED: unannotated, _TURNED: self._guesses})
 
-        if unannotated:
-            record.remarks += (_UNANNOTATED,)
+    @property
+    def _guesses(self) -> bool:
+        """Whether annotations may refer to the stored pixels or to the upright image."""
+        annotations = self.annotations
+        annotated = annotations.boxes or annotations.masks
+        auto = annotations.about == "auto" and annotations.boxes != "yolo"
+        return bool(annotated) and auto and self.geometry.keeps_size
 
     def _mask(self, opened: BinaryIO | None) -> Image.Image:
         if opened is None:
@@ -91,10 +112,14 @@ class AnnotationReader:
         if annotations.in_pixels:
             size = geometry.stored if annotations.about == "stored" else geometry.upright
             boxes = boxes._replace(corners=boxes.corners / (size * 2))
+        beyond = abs(boxes.corners - 0.5).max(initial=0) > 0.5 + _ROUNDING
+        inside = np.clip(boxes.corners, 0, 1)
+        lost = not (inside[:, 2:] > inside[:, :2]).all()
+        record.remarks += boxes.remarks + _true({_NO_BOX: lost, _CUT_BOX: beyond and not lost})
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
         names = tuple(boxes.names[row] for row in kept)
-        record["boxes"] = in_order(corners, annotations.box_order)
+        record["boxes"] = corners
         record["box_labels"] = names
         if annotations.details:
             record.update(self._details(boxes.size, kept))
@@ -115,8 +140,7 @@ class AnnotationReader:
         features: dict[str, Any] = {}
         if names := annotations.keypoints:
             points = keypoints_of(boxed, len(names), size)
-            moved = move_keypoints(points, size, geometry, annotations.about)
-            features["keypoints"] = in_order(moved, annotations.box_order)
+            features["keypoints"] = move_keypoints(points, size, geometry, annotations.about)
         if annotations.segmentation == "instances":
             features["instance_masks"] = self._instance_masks(boxed, size)
         if annotations.segmentation == "semantic":
@@ -161,11 +185,10 @@ def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
         RejectError: The file cannot be read, is too large, or its values are not classes.
     """
     try:
-        with opened as file, open_image(file, max_pixels) as mask:
+        with opened as file, decoding(file, max_pixels) as mask:
+            check_decodable(mask, file)
+            if mask.format in ("JPEG", "MPO"):
+                raise RejectError("it is a JPEG, which changes class ids; save it as PNG")
             return mask_values(mask)
     except RejectError as error:
         raise RejectError(f"its mask: {error}") from None
-    except OSError as error:
-        raise RejectError(f"its mask cannot be read: {error}") from None
-    except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-        raise RejectError(f"its mask cannot be decoded: {error}") from None

@@ -8,8 +8,9 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from beam_jobs.errors import JobError, RejectError, UsageError
@@ -18,7 +19,7 @@ from beam_jobs.packages import require
 # Pillow's names of the formats that are read, and their usual names. Pillow recognises formats by their
 # content, whatever the name of a file, and would also open those that another program or handler decodes:
 # EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come
-# first; IM and TGA have no signature and accept nearly any file.
+# first; TGA has no signature and accepts nearly any file.
 FORMATS = {
     "JPEG": "JPEG",
     "PNG": "PNG",
@@ -30,21 +31,15 @@ FORMATS = {
     "AVIF": "AVIF",
     "PPM": "PPM, PGM, PBM",
     "ICO": "ICO",
-    "ICNS": "ICNS",
     "QOI": "QOI",
     "DDS": "DDS",
     "SGI": "SGI",
-    "PCX": "PCX",
-    "XBM": "XBM",
-    "MSP": "MSP",
-    "FITS": "FITS",
-    "IM": "IM",
     "TGA": "TGA",
     "HEIF": "HEIC, HEIF",
 }
 
 # Formats whose first bytes no other file has by chance.
-_SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "ICNS", "QOI", "DDS")
+_SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "QOI", "DDS")
 
 # The brands of HEIF files, at byte 8.
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
@@ -64,9 +59,19 @@ _MIN_FRAME_BYTES = 12
 # The EXIF tag.
 ORIENTATION = 0x0112
 
-_PHOTOMETRIC, _YCBCR = 262, 6  # a tag of TIFF, and one of its values
+# Tags of TIFF, and values of two of them.
+_BITS, _PHOTOMETRIC, _SAMPLES, _PLANES, _PALETTE, _SAMPLE_FORMAT = 258, 262, 277, 284, 320, 339
+_YCBCR, _SIGNED_INTEGERS = 6, 2
+
+# The start of a JPEG 2000 codestream; 38 bytes later its header has the components.
+_CODESTREAM = b"\xff\x4f\xff\x51"
+
+_SIXTEEN_BITS = re.compile(r";16[BLN]|SGI16")  # in its names of pixels and decoders
 
 _BIG_ENDIAN = re.compile(r";(16BS|32B)")  # in Pillow's names of the pixels in a file
+
+# By Pillow's names of gray PNGs: the factor of their pixels, which Pillow leaves out for a transparent gray.
+_KEY_SCALES = {"L;2": 85, "L;4": 17}
 
 MAX_PIXELS = 89_478_485  # Pillow's own limit: 256 MiB of RGB
 
@@ -159,38 +164,128 @@ def decoding(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Ima
         # Not all bytes at once: Pillow takes 64 KiB at a time, which stay in the processor's
         # cache; 100 KB of fresh memory for each image took 7% of all time.
         with open_image(file, max_pixels) as image:
-            _check_decodable(image)
             yield image
     except (RejectError, JobError):
         raise
-    except Image.DecompressionBombError as error:  # of an image inside an ICO or ICNS file
+    except Image.DecompressionBombError as error:  # of an image inside an ICO file
         raise _too_large(error, max_pixels) from None
     except Exception as error:  # Pillow's plugins raise nearly everything on broken input
         raise RejectError(f"cannot be decoded: {error}") from None
 
 
-def _check_decodable(image: Image.Image) -> None:
-    """Checks that Pillow gives the right pixels of a TIFF or FITS file.
+def check_decodable(image: Image.Image, file: BinaryIO, dtype: str = "uint8") -> None:
+    """Checks that Pillow decodes the current frame of an image to the right pixels, and corrects how it does.
+
+    Args:
+        image: The image, not decoded yet.
+        file: Its file.
+        dtype: The dtype that it becomes.
 
     Raises:
         RejectError: Pillow decodes such files to wrong pixels, or reports a misleading error.
     """
-    if image.format not in ("TIFF", "FITS") or not (tiles := getattr(image, "tile", ())):
-        return
-    codec, arguments = tiles[0][0], tiles[0][3]
-    reason = ""
-    if codec == "raw" and image.format == "FITS" and image.mode != "L":
-        reason = "a FITS file of more than 8 bits, whose bytes Pillow swaps; convert it to TIFF"
-    # Only libtiff, which decodes compressed pixels, converts them.
-    if codec == "raw" and getattr(image, "tag_v2", {}).get(_PHOTOMETRIC) == _YCBCR:
-        reason = "an uncompressed YCbCr TIFF; convert it to RGB"
-    # libtiff gives numbers in the order of this machine, and Pillow swaps all but unsigned 16 bits.
-    if codec == "libtiff" and sys.byteorder == "little" and _BIG_ENDIAN.search(arguments[0]):
-        reason = (
-            "a compressed big-endian TIFF, whose bytes Pillow swaps; save it without compression"
-        )
+    reason, tiles = "", getattr(image, "tile", ())
+    if image.format == "JPEG2000":
+        reason = _misread_jpeg2000(image, file)
+    elif image.format == "TIFF" and tiles:
+        reason = _misread_tiff(image, dtype)
+    elif image.format == "PNG" and tiles and "transparency" in image.info and not image.tell():
+        rawmode = tiles[0][3]
+        if rawmode == "RGB;16B" and dtype == "uint8":
+            reason = (
+                "one of its 16-bit colors is transparent; convert it to RGBA, or add --dtype uint16"
+            )
+        image.info["transparency"] *= _KEY_SCALES.get(rawmode, 1)
+    elif image.format == "GIF" and tiles and not image.tell():
+        partial = tiles[0][1] != (0, 0, *image.size) and "transparency" not in image.info
+        reason = "a GIF whose first frame covers a part of it; convert it to PNG" * partial
     if reason:
         raise RejectError(f"cannot be decoded: {reason}")
+
+
+def _misread_jpeg2000(image: Image.Image, file: BinaryIO) -> str:
+    """Why Pillow decodes a JPEG 2000 file to wrong pixels; empty if it does not."""
+    file.seek(0)
+    _, _, header = file.read().partition(_CODESTREAM)
+    depth = header[38] if len(header) > 38 else 0
+    if depth & 128:
+        return "a JPEG 2000 file of signed numbers; scale them to 0 to 255 or 0 to 65535"
+    # Pillow rounds the upper byte, and white becomes black.
+    if depth >= 8 and not image.mode.startswith("I"):
+        return f"a JPEG 2000 file with colors of {depth + 1} bits; convert it to PNG or TIFF"
+    return ""
+
+
+def _misread_tiff(image: Any, dtype: str) -> str:
+    """Why Pillow decodes a TIFF to wrong pixels; empty if it does not, or no longer."""
+    codec, arguments = image.tile[0][0], image.tile[0][3]
+    tags = image.tag_v2
+    bits, photometric = max(tags.get(_BITS, (1,))), tags.get(_PHOTOMETRIC, 0)
+    # Only libtiff, which decodes compressed pixels, converts them.
+    if codec == "raw" and photometric == _YCBCR:
+        return "an uncompressed YCbCr TIFF; convert it to RGB"
+    # libtiff gives numbers in the order of this machine, and Pillow swaps all but unsigned 16 bits.
+    if codec == "libtiff" and sys.byteorder == "little" and _BIG_ENDIAN.search(arguments[0]):
+        return "a compressed big-endian TIFF, whose bytes Pillow swaps; save it without compression"
+    if bits == 8 and _SIGNED_INTEGERS in tags.get(_SAMPLE_FORMAT, ()):
+        return "a TIFF of signed bytes; scale them to 0 to 255"
+    if 8 < bits < 16:
+        return f"a TIFF of {bits} bits; scale its pixels to 8 or 16 bits"
+    if bits == 16 and photometric == 0:
+        return "a TIFF of 16 bits whose white is 0; invert it"
+    if "P" in image.mode and max(tags[_PALETTE]) < 256:
+        return "a TIFF whose palette has 8 bits, not 16; convert it to RGB"
+    # libtiff gives the upper bytes of separate planes.
+    wide = bits == 16 and (codec == "raw" or dtype != "uint8") and len(image.getbands()) > 1
+    if tags.get(_PLANES) == 2 and (wide or image.mode == "LA"):
+        return "a TIFF of 16 bits, or with alpha, in separate planes; save it with interleaved channels"
+    return ""
+
+
+def stored_bits(image: Image.Image) -> int:
+    """The most bits of a number in the file of an image that is not decoded yet; 8 if Pillow does not tell."""
+    tags: Any = getattr(image, "tag_v2", {})
+    wide = image.mode.startswith("I")
+    for codec, _, _, arguments in getattr(image, "tile", ())[:1]:
+        wide |= bool(_SIXTEEN_BITS.search(f"{codec} {arguments}"))
+        wide |= codec.startswith("ppm") and image.mode != "1" and arguments[-1] > 255
+    return max(tags.get(_BITS, (16 if wide else 8,)))
+
+
+def losses(
+    image: Image.Image, bits: int, upright: Image.Image | None, channels: int
+) -> Iterator[str]:
+    """Yields remarks about what a record lacks of its image.
+
+    Args:
+        image: The image, which was decoded.
+        bits: Its `stored_bits`, if the record has fewer; else 0.
+        upright: The 8-bit pixels of the record; None if it has others.
+        channels: The channels of the record.
+    """
+    bands = len(image.getbands())
+    if (samples := getattr(image, "tag_v2", {}).get(_SAMPLES, 0)) > bands:
+        yield f"only {bands} of its {samples} channels were read"
+    if image.mode == "CMYK":
+        yield "its CMYK was converted to RGB without its color profile"
+    if bits > 8 and not upright:
+        yield f"its pixels of {bits} bits were decoded to 8 bits"
+    elif bits > 8 and upright and max(np.ravel(upright.getextrema())) < 16:
+        yield "its 16-bit pixels are below 4,096: uint8 has 16 levels or fewer of them; --dtype uint16 keeps all"
+    elif bits > 8:
+        yield "uint8 has the upper byte of its 16-bit pixels; --dtype uint16 keeps both"
+    if channels != 4 and _is_transparent(image):
+        yield "its transparent pixels were blended with white; --channels 4 keeps alpha"
+
+
+def _is_transparent(image: Image.Image) -> bool:
+    """Whether a decoded image has pixels that are not opaque."""
+    if "transparency" in image.info:
+        if image.mode.startswith("I"):
+            return True
+        image = image.convert("RGBA")
+    last = image.getbands()[-1]
+    return last in "Aa" and image.getchannel(last).getextrema()[0] != 255
 
 
 def check_pixels(image: Image.Image, max_pixels: int) -> None:

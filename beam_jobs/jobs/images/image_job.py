@@ -20,18 +20,22 @@ from beam_jobs.jobs.images.features import AnnotationReader
 from beam_jobs.jobs.images.image_files import (
     MAX_PIXELS,
     Frames,
+    check_decodable,
     check_pixels,
     count_frames,
     decoding,
     has_more_frames,
     header_of,
+    losses,
     open_image,
     orientation_of,
+    stored_bits,
 )
 from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
     encoded,
     encoding_of,
+    has_wide_pixels,
     readers_decode_alike,
     resized,
     resized_by_planes,
@@ -65,15 +69,7 @@ _COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
 
-# Features about the image of a record.
 _MORE_FRAMES = "only its first frame was stored; --frames all makes a record of each"
-
-_INFO = {
-    "height": Feature("int64"),
-    "width": Feature("int64"),
-    "depth": Feature("int64"),
-    "filename": Feature("string"),
-}
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,6 @@ class ImageJob(FilesInParts):
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
         max_pixels: The most pixels of an image and of a mask; larger ones are rejected.
-        strip_metadata: Whether EXIF, XMP and comments are removed from files that are kept.
-        image_info: Whether records have the size of their image and the name of its file.
         encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
 
@@ -112,8 +106,6 @@ class ImageJob(FilesInParts):
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
     max_pixels: int = MAX_PIXELS
-    strip_metadata: bool = False
-    image_info: bool = False
     encodings: Encodings = field(default_factory=dict)
 
     @property
@@ -136,8 +128,6 @@ class ImageJob(FilesInParts):
             own["instance_masks"] = Feature("uint8", (None, height, width))
         if self.annotations.has_mask:
             own["mask"] = Feature("uint8", (height, width, 1), "png")
-        if self.image_info:
-            own |= _INFO
         return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
     def decoded(self) -> ImageJob:
@@ -190,8 +180,7 @@ class ImageJob(FilesInParts):
         Returns:
             `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
-            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1]. With
-            `image_info` also `height`, `width`, `depth`, and `filename`, a text.
+            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1].
 
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
@@ -211,15 +200,21 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            pixels, geometry = self._converted(image, file)
+            converted = self._converted(image, file)
             more = has_more_frames(image)
-        record = self._record(source, pixels, geometry)
+        record = self._record(source, *converted)
         if more:
             record.remarks += (_MORE_FRAMES,)
         return record
 
-    def _record(self, source: Source, pixels: np.ndarray | bytes, geometry: Geometry) -> Record:
-        record = Record({"image": pixels})
+    def _record(
+        self,
+        source: Source,
+        pixels: np.ndarray | bytes,
+        geometry: Geometry,
+        remarks: tuple[str, ...],
+    ) -> Record:
+        record = Record({"image": pixels}, remarks)
         AnnotationReader(
             self.annotations,
             source,
@@ -230,10 +225,6 @@ class ImageJob(FilesInParts):
         ).add_to(record)
         if mask := record.get("mask"):
             record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
-        if self.image_info:
-            height, width = self.image_size or geometry.upright
-            record.update(height=height, width=width, depth=self.channels)
-            record["filename"] = source.file.rpartition("/")[2]
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
@@ -261,14 +252,18 @@ class ImageJob(FilesInParts):
                 converted = self._converted(image, file)
                 yield f"{source.key}#{number + 1}", self._record(source, *converted)
 
-    def _converted(self, image: Image.Image, file: BinaryIO) -> tuple[np.ndarray | bytes, Geometry]:
-        """The current frame of an image as a record has it, pixels [H, W, C] or a file, and its geometry."""
+    def _converted(
+        self, image: Image.Image, file: BinaryIO
+    ) -> tuple[np.ndarray | bytes, Geometry, tuple[str, ...]]:
+        """The current frame of an image as a record has it, pixels [H, W, C] or a file; its geometry; and remarks."""
+        check_decodable(image, file, self.dtype)
+        bits, keeps_bits = stored_bits(image), self.dtype != "uint8" and has_wide_pixels(image)
         stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is rejected in every encoding
             file.seek(0)
-            if kept := kept_file(file.read(), self.strip_metadata):
-                return kept, Geometry(stored, 1)
+            if kept := kept_file(file.read()):
+                return kept, Geometry(stored, 1), ()
         encoding: str = self.encoding
         if encoding == "source":
             encoding = encoding_of(image.format, self.channels)
@@ -280,13 +275,16 @@ class ImageJob(FilesInParts):
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
             pixels = encoded(self._resized(upright), encoding)
+            remarks = losses(image, bits, upright, self.channels)
         else:
             wide = self._wide(image, file)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
+            remarks = losses(image, 0 if keeps_bits else bits, None, self.channels)
         if is_tiff:  # Pillow states the upright size before it decodes and turns it.
             stored = Geometry(decoded, orientation).upright
-        return pixels, Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        return pixels, geometry, tuple(remarks)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):
@@ -303,6 +301,7 @@ class ImageJob(FilesInParts):
             again = open_image(file, self.max_pixels)
             if image.tell():
                 again.seek(image.tell())
+            check_decodable(again, file, self.dtype)
             return again
 
         return wide_pixels(image, reopen, self.channels, self.dtype)

@@ -79,7 +79,9 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
             "its pixels are floating-point numbers: convert it to 8 or 16 bit, or add --dtype float32"
         )
     if image.mode.startswith("I"):
-        image = Image.fromarray((sixteen_bits(image) >> 8).astype(np.uint8))
+        pixels = _with_alpha_of_key(sixteen_bits(image)[..., None], image) >> 8
+        gray = pixels.shape[2] == 1
+        image = Image.fromarray((pixels[..., 0] if gray else pixels).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
         if channels == 4:
@@ -250,6 +252,12 @@ def _stored_pixels(
         pixels = _colors(image, reopen, channels)
     pixels = _with_channels(pixels.astype(np.float32), channels, _WHITE)
     return pixels / _WHITE if dtype == "float32" else pixels
+
+
+def has_wide_pixels(image: Image.Image) -> bool:
+    """Whether `wide_pixels` gives all bits of an image that is not decoded yet."""
+    colors = image.format in ("PNG", "TIFF") and has_wide_colors(image)
+    return colors or image.mode.startswith(("I", "F"))
 
 
 def _colors(image: Image.Image, reopen: Callable[[], Image.Image], channels: int) -> np.ndarray:

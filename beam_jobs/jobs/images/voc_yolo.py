@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.boxes import MAX_SIDE, Boxes
+from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE, Boxes, number_of
 from beam_jobs.packages import require
-from beam_jobs.sources.delimited import parse_number
 
 # The limit of one annotation file or file of class names: room for ten thousand objects. A tree of
 # XML can take 40 times the memory of its text.
@@ -24,6 +24,14 @@ _SIDES = ("ymin", "xmin", "ymax", "xmax")
 _TOLERANCE = 0.01
 
 _MAX_CLASS = 1 << 31
+
+# What lines of more than five values in YOLO files are; "auto" looks at the first files.
+YoloLines = Literal["auto", "polygons", "poses"]
+
+_TAKEN = "its lines of more than five values were taken for {}; --yolo_lines says what they are"
+
+# How many lines show what all are, and the share of them whose box has to hold its keypoints.
+_LINES_CHECKED, _SHARE = 1000, 0.9
 
 
 class _NoEntities(ElementTree.TreeBuilder):
@@ -53,7 +61,10 @@ def voc_boxes(data: bytes) -> Boxes:
         raise RejectError(f"not XML: {error}") from None
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
     objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
-    corners = _corners([box for _, box in objects]) / (height, width, height, width)
+    corners = _corners([box for _, box in objects])
+    if 0 < corners.max(initial=0) <= LARGEST_FRACTION < max(height, width):
+        raise RejectError("all boxes lie in one pixel: are they fractions of the image?")
+    corners /= height, width, height, width
     return Boxes(corners, tuple(name for name, _ in objects), (height, width))
 
 
@@ -66,18 +77,9 @@ def _check_size(data: bytes) -> None:
         raise RejectError(f"an annotation of {len(data)} bytes, expected at most {MAX_BYTES}")
 
 
-def _number(text: str | None) -> float:
-    """A finite number; NaN for any other text."""
-    try:
-        value = parse_number(text or "", float)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
-
-
 def _voc_side(root: ElementTree.Element, side: str) -> int:
     text = root.findtext(f"size/{side}")
-    value = _number(text)
+    value = number_of(text)
     if not (1 <= value < MAX_SIDE and value.is_integer()):
         raise RejectError(f"its size has {side} {text!r:.80}, expected a number of pixels")
     return int(value)
@@ -90,7 +92,7 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
     box = []
     for side in _SIDES:
         text = object_.findtext(f"bndbox/{side}")
-        box.append(_number(text))
+        box.append(number_of(text))
         if math.isnan(box[-1]):
             raise RejectError(
                 f"object {number} {name!r:.80} has {side} {text!r:.80}, expected a number"
@@ -104,14 +106,45 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
     return name, box
 
 
-def yolo_boxes(data: bytes, names: Sequence[str]) -> Boxes:
+def yolo_lines_of(files: Iterable[bytes]) -> YoloLines:
+    """What the lines of more than five values in YOLO files are.
+
+    They are poses if all have the same number of values, and the first four are a box in the image that holds the
+    rest: keypoints x and y, zeros for those that are not labelled, perhaps with a visibility of 0, 1 or 2.
+    """
+    lines = (
+        line.split() for data in files for line in data.decode("utf-8", "replace").splitlines()
+    )
+    fields = list(islice((line for line in lines if len(line) > 5), _LINES_CHECKED))
+    if len({len(line) for line in fields}) != 1:
+        return "polygons"
+    values = np.array([[number_of(field) for field in line[1:]] for line in fields])
+    return "poses" if any(_are_poses(values, step) for step in (2, 3)) else "polygons"
+
+
+def _are_poses(values: np.ndarray, step: int) -> bool:
+    """Whether rows of numbers are boxes and keypoints of `step` numbers each."""
+    center, size, rest = values[:, None, :2], values[:, None, 2:4], values[:, 4:]
+    if rest.shape[1] % step:
+        return False
+    keypoints = rest.reshape(len(rest), -1, step)
+    points, visibility = keypoints[..., :2], keypoints[..., 2:]
+    in_image = abs(center - 0.5) + size / 2 <= 0.5 + _TOLERANCE
+    in_box = (abs(points - center) <= size / 2 + _TOLERANCE).all(-1) | (points == 0).all(-1)
+    held = in_image.all((1, 2)) & in_box.all(1)
+    return bool(held.mean() >= _SHARE and np.isin(visibility, (0, 1, 2)).all())
+
+
+def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto") -> Boxes:
     """The boxes of a YOLO file with lines `class x_center y_center width height`, in fractions.
 
-    A line `class x1 y1 x2 y2 x3 y3 ...` is a polygon, which gives the box around it.
+    A line `class x1 y1 x2 y2 x3 y3 ...` is a polygon, which gives the box around it, or a pose, which begins with
+    its box.
 
     Args:
         data: The contents of the file.
         names: The names of the classes; if empty, their numbers are their names.
+        lines_are: What lines of more than five values are; "auto" takes them for polygons.
 
     Raises:
         RejectError: A line is not valid, its class has no name, or a number is not a fraction.
@@ -121,32 +154,35 @@ def yolo_boxes(data: bytes, names: Sequence[str]) -> Boxes:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise RejectError(f"not UTF-8: {error}") from None
-    classes, corners = [], []
+    kind = "poses" if lines_are == "poses" else "polygons"
+    classes, corners, longest = [], [], 0
     for number, line in enumerate(lines, 1):
         if fields := line.split():
             classes.append(_yolo_class(number, fields[0], names))
-            corners.append(_yolo_box(number, fields[1:]))
-    return Boxes(_corners(corners), tuple(classes), None)
+            corners.append(_yolo_box(number, fields[1:], kind == "poses"))
+            longest = max(longest, len(fields))
+    return Boxes(
+        _corners(corners), tuple(classes), None, (_TAKEN.format(kind),) if longest > 5 else ()
+    )
 
 
 def _yolo_class(number: int, text: str, names: Sequence[str]) -> str:
-    try:
-        class_ = parse_number(text, int)
-    except ValueError:
-        class_ = -1
+    is_number = text.isascii() and text.isdecimal() and len(text) < 11
+    class_ = int(text) if is_number else -1
     if not 0 <= class_ < (len(names) or _MAX_CLASS):
         classes = f"0 to {len(names) - 1}" if names else "a whole number"
         raise RejectError(f"line {number}: class {text!r:.80}, expected {classes}")
     return names[class_] if names else str(class_)
 
 
-def _yolo_box(number: int, fields: list[str]) -> tuple[float, float, float, float]:
-    if len(fields) != 4 and (len(fields) < 6 or len(fields) % 2):
+def _yolo_box(number: int, fields: list[str], is_pose: bool) -> tuple[float, float, float, float]:
+    if len(fields) != 4 and (len(fields) < 6 or (len(fields) % 2 and not is_pose)):
         raise RejectError(
             f"line {number}: {len(fields) + 1} values, expected a class and 4 numbers, or a class "
-            "and the x and y of 3 or more points"
+            "and the x and y of 3 or more points; for boxes and keypoints add --yolo_lines poses"
         )
-    values = [_number(field) for field in fields]
+    fields = fields[:4] if is_pose else fields
+    values = [number_of(field) for field in fields]
     for field, value in zip(fields, values, strict=True):
         if not -_TOLERANCE <= value <= 1 + _TOLERANCE:
             raise RejectError(
@@ -197,18 +233,14 @@ def _yaml_names(text: str, path: str) -> list[str]:
     """
     yaml = require("yaml", "beam", ".yaml files")
     try:
-        document: Any = next(yaml.load_all(text, yaml.BaseLoader), None)
-        names = document["names"]
+        names: Any = next(yaml.load_all(text, yaml.BaseLoader))["names"]
         if isinstance(names, dict):
             names = [names[str(number)] for number in range(len(names))]
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             return names
-        reason = f"`names` is {str(names)[:80]!r}"
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())[:200]
-    except (LookupError, TypeError, RecursionError) as error:
-        reason = f"{type(error).__name__}: {error}"
+    except (yaml.YAMLError, LookupError, TypeError, RecursionError, StopIteration):
+        pass
     raise UsageError(
-        f"{path}: no `names` that are a list, or a mapping from 0, 1, 2 and so on ({reason}); or "
-        "name the classes in a text file, a name per line"
+        f"{path}: no `names` that are a list, or a mapping from 0, 1, 2 and so on; or name the "
+        "classes in a text file, a name per line"
     )

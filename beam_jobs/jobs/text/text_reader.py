@@ -8,7 +8,7 @@ import itertools
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -17,7 +17,7 @@ from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels, holds_lists, label_of
+from beam_jobs.sources.labels import Labels, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
@@ -142,6 +142,7 @@ class TextReader(TextFields):
         except OSError:
             return None
         try:
+            self.labels.of(source)
             check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
         except RejectError:
             return None
@@ -170,7 +171,10 @@ class TextReader(TextFields):
                     text = fields[text_field].encode()
                     if label_field:
                         label = fields[label_field]
-                        if type(label) is not str or not label or self.several_labels:
+                        special = (
+                            type(label) is not str or label[:1] in ("", "[") or label[-2:] == ".0"
+                        )
+                        if special or self.several_labels:
                             label = label_of(label, self.several_labels)
                 else:
                     text = line.rstrip(b"\r")
@@ -212,6 +216,11 @@ class TextReader(TextFields):
             if source.error:
                 raise RejectError(source.error)
             label = self.labels.of(source)
+        except RejectError as error:
+            if not chunk.start:  # Once for a file that is read in several chunks.
+                yield Text.of_error(source.key, error)
+            return
+        try:
             kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:
@@ -275,20 +284,16 @@ class TextReader(TextFields):
         return self.plain_text(key, line, self._encoding, label, source.row)
 
 
-def has_several_labels(reader: TextReader) -> bool:
-    """Whether the label field of the first text that has one is a list.
-
-    Raises:
-        UsageError: It is a number with a fraction.
-    """
+def first_label(reader: TextReader) -> Any:
+    """The first value of the label field; None without one."""
     name = reader.label_field
     if not name:
-        return False
+        return None
     reader = replace(reader, label_field="", columns=(name,))
     for pattern in reader.inputs.patterns:
         for source in reader.inputs.sources(pattern, limit=_MAX_TRIED):
             texts = itertools.chain.from_iterable(map(reader.read, reader.chunks(source)))
             for text in itertools.islice(texts, _MAX_TRIED):
                 if text.row and text.row.get(name) is not None:
-                    return holds_lists(name, text.row[name])
-    return False
+                    return text.row[name]
+    return None

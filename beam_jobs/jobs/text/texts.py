@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.arrow_rows import ARROW_KINDS
-from beam_jobs.sources.labels import field_label, key_text
+from beam_jobs.sources.labels import column_text, field_label
 from beam_jobs.sources.rows import MAX_LINE_BYTES, Row
 from beam_jobs.sources.source import Label, names_in, values_at
 from beam_jobs.sources.tables import EXPECTED, table_kind
@@ -209,7 +209,7 @@ class TextFields:
             return Text.of_error(key, row.error, label)
         if self.key_column:
             try:
-                key = key_text(row.values, self.key_column)
+                key = column_text(row.values, self.key_column)
             except RejectError as reason:
                 return Text.of_error(key, reason, label)
         fields = (self.text_field, *self.more_fields)

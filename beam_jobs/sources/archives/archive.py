@@ -8,6 +8,7 @@ import stat
 import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
@@ -35,6 +36,11 @@ _END = struct.Struct("<4s4H2LH")
 _END64, _END64_AND_LOCATOR = struct.Struct("<4sQ2H2L4Q"), 76
 
 _ENCRYPTED, _UTF8 = 0x0041, 0x0800
+_UNICODE_PATH = 0x7075
+_UNKNOWN_ENCODING = (
+    "the zip does not state the encoding of this name, which was read as CP437; if it is another one, make the zip "
+    "again with names in UTF-8"
+)
 _UNIX = (3, 19)
 _MAX_RATIO = 1032  # Deflate packs at most 258 bytes in two bits.
 
@@ -59,22 +65,17 @@ def archive_kind(path: str) -> str | None:
 def members(file: BinaryIO, kind: str) -> Iterator[Member]:
     """Yields the regular files of an archive, in the archive's order.
 
-    Folders, links, devices and hidden files are skipped, as is Apple's `__MACOSX` folder.
+    Folders, links, devices and hidden files are skipped.
 
     Args:
-        file: The archive. It must be seekable, except for a .tar.gz, which is read from front to
-            back in constant memory.
-        kind: "zip", "tar" or "tar.gz", from `archive_kind`.
+        file: The archive, seekable.
+        kind: "zip" or "tar", from `archive_kind`; `walk` reads a .tar.gz.
 
     Raises:
         RejectError: the archive is damaged or cut off. All members before the damage were yielded; the
             message names the last of them.
         OSError: the file is unreadable.
     """
-    if kind == "tar.gz":
-        for member, _ in walk(file):
-            yield member
-        return
     last = ""
     try:
         for member in _zip_members(file) if kind == "zip" else _tar_members(file):
@@ -131,7 +132,9 @@ def _zip_members(file: BinaryIO) -> Iterator[Member]:
         raise RejectError(f"no zip directory at the end of the file: {damage}") from None
     _check_directory(file, archive)
     end, used = archive.start_dir, 0
-    for info in archive.infolist():
+    infos = archive.infolist()
+    has_slash = any("/" in info.orig_filename for info in infos)
+    for info in infos:
         location = MemberLocation(
             info.header_offset, info.compress_size, info.file_size, info.compress_type, info.CRC
         )
@@ -140,22 +143,38 @@ def _zip_members(file: BinaryIO) -> Iterator[Member]:
         if used > end:
             raise RejectError("its members overlap: they claim more bytes than the archive has")
         on_unix = info.create_system in _UNIX
-        name = _zip_name(info) if on_unix else _zip_name(info).replace("\\", "/")
+        name, remark = _zip_name(info)
+        # In Shift-JIS and GBK, the byte of a backslash is part of letters.
+        if not on_unix and not (remark and has_slash):
+            name = name.replace("\\", "/")
         kind = stat.S_IFMT(info.external_attr >> 16) if on_unix else 0
         if (named := checked_name(name)) and kind in (0, stat.S_IFREG):
             error = named[1] or error
-            yield Member(named[0], info.file_size, None if error else location, error)
+            at = None if error else location
+            yield Member(named[0], info.file_size, at, error, remark)
 
 
-def _zip_name(info: zipfile.ZipInfo) -> str:
-    """The name of an entry as it is stored."""
-    if info.flag_bits & _UTF8:
-        return info.orig_filename
+def _zip_name(info: zipfile.ZipInfo) -> tuple[str, str]:
+    """The name of an entry as it is stored, and a remark if its encoding is not known."""
+    name = info.orig_filename
+    if info.flag_bits & _UTF8 or name.isascii():
+        return name, ""
+    stored = name.encode("cp437")
     # macOS writes UTF-8 without the flag. No real name in CP437 happens to be valid UTF-8.
     try:
-        return info.orig_filename.encode("cp437").decode()
+        return (_unicode_path(info.extra, stored) or stored).decode(), ""
     except UnicodeDecodeError:
-        return info.orig_filename
+        return name, _UNKNOWN_ENCODING
+
+
+def _unicode_path(extra: bytes, stored: bytes) -> bytes:
+    """The UTF-8 of a name in Info-ZIP's extra field, which 7-Zip and WinRAR write, too; empty without the field."""
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<HH", extra)
+        if kind == _UNICODE_PATH and extra[4:9] == struct.pack("<BL", 1, zlib.crc32(stored)):
+            return extra[9 : 4 + size]
+        extra = extra[4 + size :]
+    return b""
 
 
 def _location_error(location: MemberLocation, flags: int, end: int) -> str:

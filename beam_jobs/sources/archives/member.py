@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from beam_jobs.errors import RejectError
+from beam_jobs.storage.paths import is_hidden
 
 STORED, DEFLATED, IN_TAR = 0, 8, -1
 
@@ -54,12 +55,14 @@ class Member(NamedTuple):
         size: Size after decompression, in bytes.
         location: None in a .tar.gz, and for a member with an error.
         error: Why the member cannot be read; empty if it can.
+        remark: What was guessed about the member; empty for nothing.
     """
 
     name: str
     size: int
     location: MemberLocation | None = None
     error: str = ""
+    remark: str = ""
 
 
 def checked_name(name: str) -> tuple[str, str] | None:
@@ -70,9 +73,7 @@ def checked_name(name: str) -> tuple[str, str] | None:
         folders and hidden files.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
-    # The first test is quick, and true of few names.
-    hidden = "/." in f"/{name}" and any(part[0] == "." and part != ".." for part in parts)
-    if name.endswith("/") or hidden or parts[:1] == ["__MACOSX"]:
+    if name.endswith("/") or any(map(is_hidden, parts)):
         return None
     if error := _name_error(name, parts):
         return _printable(name), error

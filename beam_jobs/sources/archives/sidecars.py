@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import orjson
 
@@ -13,43 +13,97 @@ from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import Member, read_member
 from beam_jobs.sources.source import Source
 from beam_jobs.storage.limits import exceeds
+from beam_jobs.storage.paths import comparable
 
 _KINDS = ("cls", "txt", "json")
 
 # Extensions such as `seg.png`. Not any two: `cat.1.jpg` next to `cat.jpg` is another photograph.
 _COMPANION = re.compile(
-    r"(seg|segmentation|semantic|instance|panoptic|mask|matte|alpha|label|depth|disparity|normal|edge|"
-    r"flow)s?[_-]?\d*\.(png|jpe?g|webp|tiff?|bmp|gif)"
+    r"(.*)\.(?:seg|segmentation|semantic|instance|panoptic|mask|matte|alpha|label|depth|disparity|normal|edge|"
+    r"flow)s?[_-]?\d*\.(?:png|jpe?g|webp|tiff?|bmp|gif)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 MAX_SIDECAR_BYTES = 1 << 20
 
 NO_MATCH = "no matching member in the archive"
 
-
-def _split_name(name: str) -> tuple[str, str]:
-    """(stem, extension) of a member's name, split at the first dot after its folder."""
-    folder, slash, base = name.rpartition("/")
-    stem, _, extension = base.partition(".")
-    return folder + slash + stem, extension.lower()
+# A sidecar, and its bytes if they were read.
+Held = tuple[Member, bytes]
 
 
-def stem_of(name: str) -> str:
-    """The part of its name that a member shares with its sidecars."""
-    return _split_name(name)[0]
+def group_of(name: str) -> str:
+    """The part of its name, up to the first dot after its folder, that a member shares with all its sidecars."""
+    return stems_of(name)[-1]
 
 
-def is_sidecar(name: str) -> bool:
-    """Whether a member describes another one: a `.cls`, `.txt` or `.json`."""
-    return _split_name(name)[1] in _KINDS
+def stems_of(name: str) -> list[str]:
+    """The beginnings of a member's name that end before a dot after its folder, the longest first."""
+    folder, slash, base = comparable(name).rpartition("/")
+    parts = base.split(".")
+    stems = [".".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)]
+    return [folder + slash + stem for stem in stems or parts]
 
 
-def is_companion(name: str) -> bool:
-    """Whether a member is an image that describes another one: a mask, a depth map, ..."""
-    return _COMPANION.fullmatch(_split_name(name)[1]) is not None
+def _kind(name: str) -> str:
+    """`cls`, `txt` or `json`; empty for a member that describes no other one."""
+    _, dot, ending = name.rpartition("/")[2].rpartition(".")
+    return ending.lower() if dot and ending.lower() in _KINDS else ""
 
 
-def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
+class Samples:
+    """The members of an archive that describe others, as in WebDataset.
+
+    A `.cls`, `.txt` or `.json` is a sidecar of the members whose names begin with its own name and a dot: `1.cls` of
+    `1.jpg` and `1.left.jpg`, `Track 2.0.cls` of `Track 2.0.png`. The longest such name counts. An image `1.seg.png`
+    is a companion of `1.jpg`.
+
+    Args:
+        active: Whether any member may describe others.
+    """
+
+    def __init__(self, active: bool) -> None:
+        self._active = active
+        self._sidecars: dict[str, list[Held]] = {}
+        self._begins, self._described = set[str](), set[str]()
+
+    def add(self, member: Member, data: bytes = b"") -> None:
+        """Adds a member, with its bytes if it may be a sidecar and they were read."""
+        if not self._active:
+            return
+        own, *shorter = stems = stems_of(member.name)
+        if _kind(member.name):
+            self._sidecars.setdefault(own, []).append((member, data))
+            self._begins.update(shorter)
+            return
+        self._begins.update(stems)
+        if not _COMPANION.fullmatch(member.name):
+            self._described.update(stems)
+
+    def may_describe(self, name: str) -> bool:
+        """Whether a member of this name describes another one, if that exists."""
+        return self._active and bool(_kind(name) or _COMPANION.fullmatch(name))
+
+    def role(self, name: str) -> Literal["record", "sidecar", "lone", "companion"]:
+        """What a member is, given all; lone if it is a sidecar of no other member.
+
+        A `run.acc.txt` is a record unless there is another member `run.acc.*`.
+        """
+        if not self.may_describe(name):
+            return "record"
+        if _kind(name):
+            own, *shorter = stems_of(name)
+            return "sidecar" if own in self._begins else "record" if shorter else "lone"
+        match = _COMPANION.fullmatch(name)
+        return "companion" if match and comparable(match[1]) in self._described else "record"
+
+    def sidecars_of(self, name: str) -> list[Held]:
+        """The sidecars of a member."""
+        stems = stems_of(name)[bool(_kind(name)) :]
+        return next(filter(None, map(self._sidecars.get, stems)), [])
+
+
+def row_of(sidecars: Iterable[Held]) -> dict[str, Any]:
     """The columns in a member's sidecars: `cls`, `txt`, and the fields of `json`.
 
     Raises:
@@ -59,7 +113,11 @@ def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
     for member, data in sidecars:
         if member.error:
             raise RejectError(f"{member.name}: {member.error}")
-        kind = _split_name(member.name)[1]
+        if len(data) > MAX_SIDECAR_BYTES:
+            raise RejectError(
+                f"{member.name}: it has {len(data)} bytes, more than {MAX_SIDECAR_BYTES}"
+            )
+        kind = _kind(member.name)
         try:
             if kind != "json":
                 row[kind] = data.decode("utf-8-sig").strip()
@@ -74,39 +132,31 @@ def row_of(sidecars: Iterable[tuple[Member, bytes]]) -> dict[str, Any]:
 
 @dataclass
 class MemberGroup:
-    """Neighbouring members of a `.tar.gz` whose names share a stem.
+    """Neighbouring members of a `.tar.gz` whose names may describe each other.
 
     Attributes:
-        stem: The stem.
-        max_bytes: The most bytes of a member, and of all members that wait for sidecars.
-        samples: Whether some members describe others.
-        sidecars: The sidecars and their bytes.
-        has_record: Whether one of the members is neither a sidecar nor a companion.
+        stem: The `group_of` their names.
+        max_bytes: The most bytes of a member, and of all members that wait for others.
+        samples: Which of them describe others.
     """
 
     stem: str
     max_bytes: int
-    samples: bool
-    sidecars: list[tuple[Member, bytes]] = field(default_factory=list)
-    has_record: bool = False
-    _companions: list[tuple[Member, bytes]] = field(default_factory=list)
-    _records: list[tuple[Member, bytes]] = field(default_factory=list)
+    samples: Samples
+    _waiting: list[Held] = field(default_factory=list)
+    _records: list[Held] = field(default_factory=list)
     _bytes: int = 0
 
     def add(self, member: Member, stream: BinaryIO) -> None:
         """Adds a member, given a stream of its bytes."""
-        if self.samples and is_sidecar(member.name):
-            if not member.error and member.size > MAX_SIDECAR_BYTES:
-                error = f"it has {member.size} bytes, more than {MAX_SIDECAR_BYTES}"
-                member = member._replace(error=error)
-            self.sidecars.append(self._read(member, stream))
-        elif not (self.samples and is_companion(member.name)):
-            self.has_record = True
-            self._records.append(self._read(member, stream))
-        elif not self.has_record:
-            self._companions.append(self._read(member, stream))
+        if self.samples.role(member.name) == "companion":
+            return
+        held = self._read(member, stream)
+        self.samples.add(*held)
+        waits = self.samples.may_describe(member.name)
+        (self._waiting if waits else self._records).append(held)
 
-    def _read(self, member: Member, stream: BinaryIO) -> tuple[Member, bytes]:
+    def _read(self, member: Member, stream: BinaryIO) -> Held:
         if member.error:
             return member, b""
         size, claim = member.size, "it has"
@@ -123,13 +173,17 @@ class MemberGroup:
         self._bytes += len(data)
         return member, data
 
-    def take(self, ended: bool) -> list[tuple[Member, bytes]]:
-        """The records since the last call, with their bytes; finally companions, if no other member is a record."""
-        if ended and not self.has_record and self._companions:
-            self.has_record, self._records = True, self._companions
+    def take(self, ended: bool) -> list[Held]:
+        """The records since the last call, with their bytes; finally those that might have described others."""
         taken, self._records = self._records, []
+        if ended:
+            taken += [held for held in self._waiting if self.samples.role(held[0].name) == "record"]
         self._bytes -= sum(len(data) for _, data in taken)
         return taken
+
+    def lone_sidecars(self) -> Iterator[Member]:
+        """Yields the sidecars that describe no member, once all members were added."""
+        return (member for member, _ in self._waiting if self.samples.role(member.name) == "lone")
 
 
 def lone_sidecar(archive: Source, sidecar: Member) -> Source:

@@ -177,7 +177,6 @@ def test_the_flags_of_beam_are_those_of_the_installed_one():
         (ImageFlags, "encoding", Literal["auto", images_job.ImageEncoding]),
         (ImageFlags, "dtype", images_job.ImageDtype),
         (ImageFlags, "resize", boxes.Resize),
-        (ImageFlags, "box_order", boxes.BoxOrder),
         (ImageFlags, "annotations_of", boxes.AnnotationsOf),
         (ImageFlags, "frames", image_files.Frames),
         (ImageFlags, "segmentation", Segmentation),

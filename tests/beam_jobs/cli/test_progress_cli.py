@@ -6,9 +6,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.metrics import MetricsFilter
 
-from beam_jobs import __main__ as command
 from beam_jobs import progress
-from beam_jobs.__main__ import _starting
 from beam_jobs.cli.command import parse_command
 from readers.format.manifest import Manifest
 from tests.support.commands import run
@@ -42,11 +40,11 @@ def inputs(tmp_path_factory):
 
 
 def test_a_command_says_that_it_starts_if_that_takes_long(monkeypatch, capsys):
-    with _starting():
+    with progress.early("starting"):
         pass
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(command, "_QUIET", 0.0)
-    with _starting():
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    with progress.early("starting"):
         shown = ""
         while not shown:
             shown = capsys.readouterr().err

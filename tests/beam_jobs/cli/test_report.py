@@ -143,12 +143,15 @@ def test_a_table_compares_encodings_and_marks_the_chosen_one():
     ]
 
 
-def test_reasons_of_rejects_are_counted_without_their_names_and_numbers():
+def test_reasons_of_rejects_are_counted_without_names_and_numbers_that_differ():
     rejects = [(f"a/{n}.png", f"byte {n:,}: cut off") for n in range(5)]
     rejects += [("x", "dtype 'int8' is not float32, UTF-8 or -3: isn't, isn't")]
     rejects += [("y", "dtype 'int16' is not float32, UTF-8 or 7: isn't, isn't")]
+    unread = "'utf-8' codec can't decode byte {} in position 7; rename 'it'"
+    rejects += [(str(n), unread.format(hex(250 + n))) for n in range(4)]
     assert format_reasons(reasons_of(rejects)) == [
         "  5: byte …: cut off, such as a/0.png",
+        "  4: 'utf-8' codec can't decode byte … in position 7; rename 'it', such as 0",
         "  2: dtype … is not float32, UTF-8 or …: isn't, isn't, such as x",
     ]
 

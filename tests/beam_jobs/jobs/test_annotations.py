@@ -76,7 +76,6 @@ def test_paths_are_absolute_because_workers_run_in_other_directories(tmp_path, m
     )
     assert parse("voc") == ImageAnnotations("voc")
     assert parse() == ImageAnnotations()
-    assert [parse(captions=captions).columns for captions in ("column:a b", "")] == [("a b",), ()]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_paths_are_absolute_because_workers_run_in_other_directories(tmp_path, m
         ({"class_names": "n.txt"}, "--class_names names the classes in YOLO .* add --boxes yolo"),
         ({"boxes": "yolo", "class_names": "no.txt"}, "--class_names no.txt: cannot be read: "),
         ({"boxes": "yolo", "class_names": "empty.txt"}, "empty.txt: it has no class names"),
-        ({"captions": "csv"}, "--captions csv: expected coco:FILE, txt, txt:DIR or column:NAME"),
+        ({"captions": "csv"}, "--captions csv: expected coco:FILE, txt or txt:DIR"),
         ({"captions": "coco:broken.json"}, "broken.json: not JSON"),
         ({"boxes": "coco:captions.json"}, "the file has no categories: are these captions"),
     ],
@@ -239,7 +238,7 @@ def test_annotations_of_a_coco_file_travel_with_the_source(tmp_path):
     # An image without annotations is one without objects.
     assert annotations.boxes_of(b).corners.shape == (0, 4)
     assert annotations.captions_of(b) == []
-    assert unknown.error == "the COCO file has no image of this name"
+    assert unknown.error == "the COCO file has no image of this name; it has 'a.jpg'"
 
 
 @pytest.mark.parametrize("source", [Source("7", path="a.jpg"), Source("a.jpg#7", path="a.jpg")])
@@ -401,27 +400,6 @@ def test_each_line_of_a_text_file_is_a_caption(tmp_path):
     assert annotations.captions_of(source) == ["A dog.", "Ein Hündchen."]
 
 
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ({"txt": "A dog.\nTwo."}, ["A dog.\nTwo."]),
-        ({"txt": ["a", "b"]}, ["a", "b"]),
-        ({"txt": []}, []),
-        ({"txt": 5}, "captions 5: expected text, or a list of texts"),
-        ({"txt": ["a", None]}, r"captions \['a', None\]: expected text"),
-        ({"cls": "1"}, "no column 'txt'; it has cls"),
-    ],
-)
-def test_captions_of_a_column_are_text_or_lists_of_texts(row, expected):
-    annotations = parse(captions="column:txt")
-    source = annotated(annotations, Source("x.tar/1.jpg", archive="x.tar", row=row), "")
-    if isinstance(expected, str):
-        with pytest.raises(RejectError, match=expected):
-            annotations.captions_of(source)
-    else:
-        assert annotations.captions_of(source) == expected
-
-
 # The check of the first images.
 
 
@@ -491,3 +469,19 @@ def test_an_entry_without_a_folder_that_fits_two_images_is_refused(tmp_path, kin
     message = r"its entry '1\.jpg' would annotate both (cats|dogs)/1\.jpg and (cats|dogs)/1\.jpg: add the folders"
     with pytest.raises(UsageError, match=f"--boxes {kind}:.*: {message}"):
         check(boxes("1.jpg", "2.jpg"), tmp_path / "p")
+
+
+@pytest.mark.parametrize("written", ["sub\\M\u00fc.jpg", " ./sub/Mu\u0308.jpg", "M\u00fc.jpg"])
+@pytest.mark.parametrize("image", ["sub/Mu\u0308.jpg", "sub/M\u00fc.jpg"])
+def test_annotations_are_found_however_names_are_written(tmp_path, written, image):
+    images = [{"id": 1, "file_name": written, "height": 10, "width": 20}]
+    coco = write(tmp_path / "coco.json", COCO | {"images": images})
+    rows = f"filename,xmin,ymin,xmax,ymax,class\n{written},0,0,1,1,dog\n"
+    write(tmp_path / "x.zip", zipped([(f"voc/{written.strip()}".replace(".jpg", ".xml"), VOC)]))
+    (tmp_path / "voc").mkdir()
+    write(tmp_path / "voc" / f"{Path(written.strip()).stem.rpartition(chr(92))[2]}.xml", VOC)
+    csv = write(tmp_path / "boxes.csv", rows)
+    for boxes in (f"coco:{coco}", f"csv:{csv}", f"voc:{tmp_path}/voc", f"voc:{tmp_path}/x.zip/voc"):
+        found = parse(boxes)
+        source = annotated(found, image, tmp_path / "in" / image)
+        assert "dog" in found.boxes_of(source).names

@@ -106,10 +106,19 @@ def test_a_row_without_a_class_is_an_image_without_objects(tmp_path):
         table.boxes("d.jpg")
 
 
-@pytest.mark.parametrize("xmin", ["9", "x", "0_1", "\u0661"])
-def test_an_invalid_box_rejects_only_its_image(tmp_path, xmin):
-    table = read_table(write(tmp_path, f"{TUTORIAL}b.jpg,20,10,dog,{xmin},1,6,6\n"))
-    with pytest.raises(RejectError, match=r"its bbox .*, expected x, y, width, height"):
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("b.jpg,20,10,dog,9,1,6,6", "has xmin '9', ymin '1', xmax '6', ymax '6', expected a box"),
+        ("b.jpg,20,10,dog,0_1,1,6,6", "has xmin '0_1', ymin"),
+        ("b.jpg,20,10,dog,\u0661,1,6,6", "has xmin '\u0661', ymin"),
+        ("b.jpg,20,10,,9,1,6,6", "has a box without a class"),
+        ("b.jpg,40,20,dog,2,1,6,6", "states 40 x 20 pixels, but an earlier one 20 x 10"),
+    ],
+)
+def test_an_invalid_box_rejects_only_its_image(tmp_path, row, message):
+    table = read_table(write(tmp_path, f"{TUTORIAL}{row}\n"))
+    with pytest.raises(RejectError, match=f"^its row 4 {message}"):
         table.boxes("b.jpg")
     assert len(table.boxes("a.jpg").names) == 1
 
@@ -133,8 +142,36 @@ HEADER = "a table without a header needs a first line such as filename,xmin,ymin
 )
 def test_other_tables_are_refused_with_what_to_type(tmp_path, text, message):
     path = write(tmp_path, text)
-    with pytest.raises(UsageError, match=f"^{path}: {message}"):
+    with pytest.raises(UsageError, match=f"^--boxes csv:{path}: {message}"):
         parse(path)
+
+
+def test_whole_numbers_of_a_table_are_one_class_however_they_are_written(tmp_path):
+    text = "filename,xmin,ymin,xmax,ymax,class\na,1,2,3,4,1\na,1,2,3,4,1.0\n"
+    assert read_table(write(tmp_path, text)).category_names == ("1",)
+
+
+@pytest.mark.parametrize(
+    ("size", "unit", "largest", "found"),
+    [
+        ("", "auto", 1.0002, "fractions"),
+        ("", "auto", 1.2, "pixels"),
+        ("", "pixels", 1, "pixels"),
+        ("", "fractions", 1.2, "fractions"),
+        ("9,9,", "auto", 1, "fractions"),
+        ("9,9,", "auto", 7, ""),
+    ],
+)
+def test_the_unit_of_corners_is_guessed_unless_it_is_given(tmp_path, size, unit, largest, found):
+    names = f"filename,{'width,height,' if size else ''}xmin,ymin,xmax,ymax,class"
+    text = f"{names}\na,{size}.1,.2,.3,.4,x\na,{size}.5,.5,{largest},1,x\n"
+    table = read_table(write(tmp_path, text), unit)
+    assert table.unsized == found
+    corners = table.boxes("a").corners[0] * (1 if found else 9)
+    np.testing.assert_allclose(corners, [0.2, 0.1, 0.4, 0.3])
+    remarks = table.boxes("a").remarks
+    assert len(remarks) == (unit == "auto" and found != "")
+    assert all(f"taken for {found}" in remark for remark in remarks)
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path):

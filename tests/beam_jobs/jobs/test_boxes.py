@@ -155,7 +155,7 @@ def test_boxes_about_the_stored_pixels_turn_with_every_kind_of_file(
 ):
     image, corners = with_rectangle((40, 60), PLACES[0])
     (tmp_path / "1").write_bytes(encoded(image, kind, orientation))
-    row = {"boxes": [[list(corners)], ["x"], [40, 60]]}
+    row = {"boxes": [[list(corners)], ["x"], [40, 60], []]}
     annotations = ImageAnnotations(boxes="coco", boxes_path="c.json")
     inputs = Inputs((), str(tmp_path))
     job = ImageJob(inputs, Labels("none"), encoding=encoding, annotations=annotations)
@@ -270,3 +270,24 @@ def test_a_crop_keeps_the_same_part_as_pillow_to_a_fraction_of_a_pixel(size, out
         shares = geometry.scale[axis] * found / size[axis] + geometry.offset[axis]
         assert inside.sum() > outer[axis] / 2
         np.testing.assert_allclose(shares[inside], expected[inside], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("corners", "remark"),
+    [
+        ((0.1, 0.2, 0.3, 0.5), ""),
+        ((0, -0.005, 1.005, 1), ""),  # rounded by a tool
+        ((0.5, 0.5, 1.2, 1), "cut at its edges"),
+        ((1.5, 0.5, 1.7, 0.8), "were left out"),
+        ((0.5, 0.5, 0.5, 0.8), "were left out"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, (10, 10)])  # A crop leaves out boxes without a word.
+def test_boxes_beyond_their_image_are_said(tmp_path, corners, remark, size):
+    (tmp_path / "1.png").write_bytes(encoded(Image.new("RGB", (60, 40)), "PNG"))
+    row = {"boxes": [[list(corners)], ["x"], [40, 60], []]}
+    annotations = ImageAnnotations(boxes="coco", boxes_path="c.json")
+    inputs = Inputs((), str(tmp_path))
+    job = ImageJob(inputs, Labels("none"), size, "crop", annotations=annotations)
+    remarks = job.load(Source("1.png", row=row)).remarks
+    assert remark in remarks[0] if remark else not remarks

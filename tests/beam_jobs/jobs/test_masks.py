@@ -55,3 +55,8 @@ def test_a_mask_of_colors_is_a_reject_with_its_mode_and_the_cure(mode):
     message = f"its mask: an image of mode {mode}, expected one value per pixel: .*; replace each color by"
     with pytest.raises(RejectError, match=message):
         read_mask(io.BytesIO(data), 4)
+
+
+def test_a_mask_that_is_a_jpeg_is_rejected():
+    with pytest.raises(RejectError, match="its mask: it is a JPEG, which changes class ids"):
+        read_mask(io.BytesIO(encoded(Image.fromarray(VALUES), "JPEG")), 100)

@@ -92,7 +92,12 @@ def test_every_polygon_has_the_pixels_that_pycocotools_gives(height, width, poly
     [
         (None, "it has no segmentation"),
         ([[1, 2, 3, 4]], r"its polygon \[1, 2, 3, 4\], expected the x and y of 3 or more corners"),
-        ([[1, 2, 3, 4, 5, "6"]], "its polygon .*, expected the x and y"),
+        ([[1, 2, 3, 4, 5, "6"]], "its polygon has '6', expected numbers below"),
+        ([[1, 1, 1e9, 4, 5, 6]], "its polygon has 1000000000.0, expected numbers below"),
+        (
+            [[[1, 2], [3, 4], [5, 6]]],
+            r"its polygon \[\[1, 2\], .*, expected the x and y of 3 or more corners in one",
+        ),
         ([1, 2, 3, 4, 5, 6], "its polygon 1, expected the x and y"),
         ([[1, 2, 3, 4, 5, 6], "..."], "its polygon '...', expected the x and y"),
         ([[-1e7, 0, 1e7, 1] * 1000], r"its polygon has an outline of \d+ pixels"),

@@ -16,12 +16,12 @@ import pytest
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.text_job import TextJob
-from beam_jobs.jobs.text.text_reader import has_several_labels
+from beam_jobs.jobs.text.text_reader import first_label
 from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import Labels
+from beam_jobs.sources.labels import Labels, holds_lists
 from beam_jobs.sources.rows import DEFAULT, Dialect
 from beam_jobs.sources.source import NOT_UTF8, Source
 from readers.format.schema import Feature, Schema
@@ -292,7 +292,7 @@ def test_texts_labels_and_columns_may_be_fields_of_objects(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("value", "label"),
-    [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "true"), ("3.0", "3"), ('"3.0"', "3.0")]
+    [('"cat"', "cat"), ("3", "3"), ("-7", "-7"), ("true", "true"), ("3.0", "3"), ('"3.0"', "3")]
     + [(r'"\ud83c\udf89 é \u0000"', "🎉 é \0")],
 )
 def test_labels_are_text_or_whole_numbers(tmp_path, value, label):
@@ -376,7 +376,7 @@ def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b", "score": -0.9}\n')
     message = r"'score' holds -0.9, .* classes: keep numbers with --target column:score instead"
     with pytest.raises(UsageError, match=message):
-        has_several_labels(job(tmp_path, label_field="score"))
+        holds_lists("score", first_label(job(tmp_path, label_field="score")))
 
 
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path, monkeypatch):
@@ -473,13 +473,21 @@ def test_the_label_of_a_file_is_the_label_of_all_its_records(tmp_path):
     ]
 
 
+def test_a_file_without_a_label_is_one_reject_however_many_chunks_it_has(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    reader = job(tmp_path, labels=Labels("parent"))
+    source = Source("a.txt", 8)
+    found = only(texts_of(reader, [Chunk(source, 0, 4, 1, 4), Chunk(source, 4, 8, 2, 4)]))
+    assert (found.key, found.text) == ("a.txt", None)
+
+
 @pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl", "csv", "parquet"])
 @pytest.mark.parametrize(
     ("values", "in_json", "in_csv"),
     [
         ([True, False], ["true", "false"], ["True", "False"]),
         ([True, 1, "2", 0], ["true", "1", "2", "0"], ["True", "1", "2", "0"]),
-        ([3.0, -1.0, 0.0], ["3", "-1", "0"], ["3.0", "-1.0", "0.0"]),
+        ([3.0, -1.0, 0.0], ["3", "-1", "0"], ["3", "-1", "0"]),
     ],
 )
 def test_booleans_and_whole_floats_are_the_same_labels_in_every_input(
@@ -565,15 +573,15 @@ def test_row_groups_without_rows_have_no_records(tmp_path):
             True,
         ),
         ({"LICENSE": "x", "a.txt": "b", "b.jsonl": "", "c.jsonl": '{"text": "a", "y": [1]}'}, True),
-        ({"a.csv": "text,y\na,[1]"}, False),
+        ({"a.csv": "text,y\na,[1]"}, True),
         ({"a.txt": "a"}, False),
     ],
 )
 def test_the_first_label_decides_whether_records_have_several_labels(tmp_path, files, expected):
     for name, data in files.items():
         (tmp_path / name).write_text(data)
-    assert has_several_labels(job(tmp_path, label_field="y")) is expected
-    assert not has_several_labels(job(tmp_path))
+    assert holds_lists("y", first_label(job(tmp_path, label_field="y"))) is expected
+    assert first_label(job(tmp_path)) is None
 
 
 def test_a_column_names_texts_whatever_the_table(tmp_path):
@@ -591,7 +599,10 @@ def test_texts_without_a_name_are_rejects(tmp_path):
     assert [(text.key, text.error) for text in found] == [
         ("t.jsonl#1", "no column 'id'; it has text"),
         ("t.jsonl#2", "column 'id' is None, expected text or a whole number"),
-        ("t.jsonl#3", "--key column:id: 'a\\x00b' contains the character 0"),
+        (
+            "t.jsonl#3",
+            "column 'id' is 'a\\x00b', expected text without the character 0 or a whole number",
+        ),
     ]
     with pytest.raises(UsageError, match="no column 'id', it has text"):
         read(tmp_path, "t.csv", "text\nx\n", key_column="id")

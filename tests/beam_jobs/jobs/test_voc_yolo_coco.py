@@ -10,10 +10,18 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.jobs.images.coco_file import CocoAnnotations, read_coco
-from beam_jobs.jobs.images.voc_yolo import MAX_BYTES, read_class_names, voc_boxes, yolo_boxes
+from beam_jobs.jobs.images.coco_file import read_coco
+from beam_jobs.jobs.images.coco_objects import CocoAnnotations
+from beam_jobs.jobs.images.voc_yolo import (
+    MAX_BYTES,
+    read_class_names,
+    voc_boxes,
+    yolo_boxes,
+    yolo_lines_of,
+)
 
 # A file of VOC2012, shortened.
 VOC = b"""<annotation>
@@ -158,6 +166,52 @@ def test_yolo_files_of_every_editor_are_read(end, bom):
     text = f"{bom}0 .5 0.5 1e-1 0.2{end}{end}  1\t0.25 0.5 0.5 1.00  "
     corners = [[0.4, 0.45, 0.6, 0.55], [0, 0, 1, 0.5]]
     assert_boxes(yolo_boxes(text.encode(), ()), corners, ["0", "1"], None)
+
+
+def poses(step: int, lines: int) -> bytes:
+    """Lines of a box in the image and three keypoints of `step` numbers in it, one not labelled."""
+    random = np.random.default_rng(0)
+    size = random.uniform(0.1, 0.4, (lines, 2))
+    center = random.uniform(size / 2, 1 - size / 2)
+    points = center[:, None] + (random.random((lines, 3, 2)) - 0.5) * size[:, None]
+    points[:, 1] = 0
+    if step == 3:
+        points = np.concatenate((points, (points.any(-1, keepdims=True) * 2)), -1)
+    rows = np.concatenate((center, size, points.reshape(lines, -1)), 1)
+    return "".join(f"0 {' '.join(map(str, row))}\n" for row in rows).encode()
+
+
+def polygons(lines: int, corners: int) -> bytes:
+    rows = np.random.default_rng(0).random((lines, 2 * corners))
+    return "".join(f"0 {' '.join(map(str, row))}\n" for row in rows).encode()
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([b"0 0.5 0.5 0.2 0.4 0.45 0.40 0.55 0.60"], "poses"),
+        ([poses(2, 30), b"", poses(2, 30)], "poses"),
+        ([poses(3, 30)], "poses"),
+        ([polygons(30, 4)], "polygons"),
+        ([polygons(30, 3)], "polygons"),
+        ([b"0 .1 .1 .9 .1 .9 .9 .1 .9"], "polygons"),
+        ([b"0 .9 .9 .95 .9 .95 .95 .9 .95"], "polygons"),
+        ([poses(2, 30), polygons(1, 9)], "polygons"),
+        ([b"0 .5 .5 .1 .1", b""], "polygons"),
+    ],
+)
+def test_lines_of_boxes_and_keypoints_are_told_from_polygons(files, expected):
+    assert yolo_lines_of(files) == expected
+
+
+def test_a_pose_gives_its_box_and_both_say_what_lines_were_taken_for():
+    line = b"0 0.5 0.5 0.2 0.4 0.45 0.40 0.55 0.60"
+    pose, polygon = yolo_boxes(line, (), "poses"), yolo_boxes(line, (), "polygons")
+    np.testing.assert_allclose(pose.corners, [[0.3, 0.4, 0.7, 0.6]])
+    np.testing.assert_allclose(polygon.corners, [[0.4, 0.2, 0.6, 0.55]])
+    assert "taken for poses; --yolo_lines says" in pose.remarks[0]
+    assert "taken for polygons; --yolo_lines says" in polygon.remarks[0]
+    assert not yolo_boxes(b"0 .5 .5 .1 .1", ()).remarks
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n"])
@@ -366,11 +420,44 @@ def test_boxes_of_crowds_are_left_out(tmp_path, iscrowd):
     assert_boxes(found.boxes("a.jpg"), [[0, 0, 1, 1]] * 3, ["dog"] * 3, (10, 20))
 
 
-def test_categories_with_the_same_name_are_one(tmp_path):
-    document = coco([image()], [box(1, 4), box(1, 9)], [category(9), category(4), category(6, "a")])
+def test_names_match_whatever_the_separator_and_the_form_of_letters(tmp_path):
+    names = ["x\\a.jpg", "Mu\u0308ller.jpg", "..\\media\\b.jpg"]
+    document = coco([image(n, name) for n, name in enumerate(names)], [caption(1)])
     found = read(tmp_path, document)
-    assert found.category_names == ("dog", "a")
-    assert found.boxes("a.jpg").names == ("dog", "dog")
+    assert [found.row(name) for name in ("x/a.jpg", "M\xfcller.jpg", "Mu\u0308ller.jpg")] == [
+        1,
+        0,
+        0,
+    ]
+    assert found.row("b.jpg") == 2
+
+
+def test_crowds_that_are_left_out_are_said(tmp_path):
+    crowd = coco([image()], [box(1, 4, iscrowd=1)], [category(4)])
+    found = read(tmp_path, crowd).boxes("a.jpg")
+    assert (found.names, found.remarks) == ((), ("its crowds were left out of the boxes",))
+
+
+def test_an_annotation_is_named_by_its_id(tmp_path):
+    document = coco([image()], [box(1, 4, [1, 1, -1, 1], id=77)], [category(4)])
+    with pytest.raises(RejectError, match=r"^annotation 77: its bbox \[1, 1, -1, 1\], expected x"):
+        read(tmp_path, document).boxes("a.jpg")
+
+
+def test_files_that_are_not_plain_utf8_are_read_or_named(tmp_path):
+    text = json.dumps(coco([image()], [caption(1)]))
+    path = tmp_path / "a.json"
+    path.write_bytes(text.encode("utf-8-sig"))
+    assert len(read_coco(str(path)).names) == 1
+    path.write_text(text.replace('"id": 1', '"id": NaN', 1))
+    with pytest.raises(UsageError, match=r"not JSON: .*\bNaN"):
+        read_coco(str(path))
+
+
+def test_categories_of_one_name_are_an_error(tmp_path):
+    document = coco([image()], [box(1, 4), box(1, 9)], [category(9), category(4), category(6, "a")])
+    with pytest.raises(UsageError, match="categories 9 and 4 are both 'dog': rename one"):
+        read(tmp_path, document)
 
 
 def test_an_image_is_found_by_its_path_or_by_an_end_that_only_one_path_has(tmp_path):
@@ -536,3 +623,17 @@ def test_deeply_nested_json_takes_little_memory(tmp_path, opening, closing):
     nested = opening * 300_000 + b"0" + closing * 300_000
     document = b'{"x": %s, "images": [{"id": 1, "file_name": "a", "bbox": %s}]}' % (nested, nested)
     assert read(tmp_path, document).captions("a") == ()
+
+
+def test_fractions_in_place_of_pixels_are_named(tmp_path):
+    corners = "".join(f"<{side}>0.5</{side}>" for side in ("xmin", "ymin", "xmax", "ymax"))
+    size = "<size><width>9</width><height>9</height></size>"
+    text = (
+        f"<annotation>{size}<object><name>x</name><bndbox>{corners}</bndbox></object></annotation>"
+    )
+    with pytest.raises(RejectError, match="all boxes lie in one pixel: are they fractions"):
+        voc_boxes(text.encode())
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(coco([image()], [box(1, 4, [0.1, 0.1, 0.5, 0.5])], [category(4)])))
+    with pytest.raises(UsageError, match=r"^--boxes coco:.*all boxes lie in one pixel"):
+        ImageFlags(boxes=f"coco:{path}").annotations()

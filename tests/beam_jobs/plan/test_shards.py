@@ -66,7 +66,7 @@ def test_splits_are_parsed_in_the_order_given(text, names, fractions):
         ("train=", "'train='"),
         ("train=x", "'train=x'"),
         ("train=1,", "''"),
-        ("../x=1", "'../x=1'"),
+        ("../x=1", "split name '../x': expected letters"),
         ("train=0,val=1", "'train=0': expected a share up to 1"),
         ("train=-0.5,val=1.5", "'train=-0.5': expected a share"),
         ("train=nan", "'train=nan': expected a share"),

@@ -37,10 +37,23 @@ def test_there_are_up_to_256_splits():
     assert len(Splits.parse(shares(256)).names) == 256
     with pytest.raises(UsageError) as caught:
         Splits.parse(shares(257))
-    assert caught.value.message == "--splits: found 257 splits, expected at most 256"
+    assert caught.value.message.endswith(": found 257 splits, expected at most 256")
     assert len(Splits.named([f"s{n}" for n in range(256)], "c").names) == 256
-    with pytest.raises(UsageError, match="up to 256 names of splits, each once, got 257"):
+    with pytest.raises(UsageError, match="found 257 splits, expected at most 256"):
         Splits.named([f"s{n}" for n in range(257)], "c")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Splits.parse("train=.5,val=.2,Train=.3"),
+        lambda: Splits.named(["train", "val", "Train"], "c"),
+        lambda: Splits.of_shards(["train", "val", "Train"]),
+    ],
+)
+def test_splits_whose_files_differ_only_in_case_are_refused(make):
+    with pytest.raises(UsageError, match="the splits 'train' and 'Train' differ only in case"):
+        make()
 
 
 def test_splits_of_columns_and_shards_have_equal_shares():

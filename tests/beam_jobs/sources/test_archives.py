@@ -12,6 +12,7 @@ import struct
 import subprocess
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -20,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.archives.archive import archive_kind, members, walk
+from beam_jobs.sources.archives import archive
+from beam_jobs.sources.archives.archive import archive_kind, walk
 from beam_jobs.sources.archives.member import (
     IN_TAR,
     Member,
@@ -67,6 +69,12 @@ def tar_of(
         for info, data in [entry(*file) for file in FILES.items()] if entries is None else entries:
             archive.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def members(file: BinaryIO, kind: str) -> Iterator[Member]:
+    """The members of an archive of any kind."""
+    packed = kind == "tar.gz"
+    return (member for member, _ in walk(file)) if packed else archive.members(file, kind)
 
 
 def listed(data: bytes, kind: str) -> list[Member]:
@@ -205,7 +213,9 @@ NAMES = [
     (".git/x", None),
     ("a/.DS_Store", None),
     ("__MACOSX/a/b", None),
-    ("a/__MACOSX/b", "a/__MACOSX/b"),
+    ("a/__MACOSX/b", None),
+    ("a/Thumbs.db", None),
+    ("DESKTOP.INI", None),
     ("folder/", None),
     ("C:x", "C:x"),
 ]
@@ -239,7 +249,7 @@ def test_an_invalid_name_is_an_error_of_only_its_member(name, shown, error):
         assert error in wrong.error
         assert wrong.location is None
         assert shown is None or wrong.name == shown
-        assert whole == (whole.name, 1, whole.location, "")
+        assert whole == Member("whole", 1, whole.location)
 
 
 def test_a_name_that_is_not_utf8_is_an_error_of_only_its_member():
@@ -258,9 +268,8 @@ def test_a_zip_with_a_name_that_is_not_the_utf8_it_claims_is_rejected():
 
 def test_a_nul_in_a_name_is_an_error_of_its_member():
     data = zip_of({"dAg": b"x"}).replace(b"dAg", b"d\0g")
-    assert [member[:1] + member[2:] for member in listed(data, "zip")] == [
-        ("d%00g", None, "the member's name contains a NUL")
-    ]
+    error = "the member's name contains a NUL"
+    assert listed(data, "zip") == [Member("d%00g", 1, None, error)]
     data = tar_of([entry("a", b"x", pax_headers={"path": "d\0g"})])
     assert listed(data, "tar")[0].error == "the member's name contains a NUL"
 
@@ -279,6 +288,40 @@ def test_zip_names_without_the_utf8_flag_are_utf8_or_cp437():
     for encoded in ("é".encode(), "é".encode("cp437")):
         data = zip_of({"A" * len(encoded): b"x"}).replace(b"A" * len(encoded), encoded)
         assert contents(data, "zip") == [("é", b"x")]
+
+
+class InShiftJis(zipfile.ZipInfo):
+    """A member whose name is stored as Explorer in Japan does, in an encoding that it does not state."""
+
+    def _encodeFilenameFlags(self) -> tuple[bytes, int]:
+        return self.filename.encode("cp932"), 0
+
+
+def in_shift_jis(name: str, extra: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        info = InShiftJis(name)
+        info.create_system, info.extra = 0, extra
+        archive.writestr(info, b"x")
+    return out.getvalue()
+
+
+def test_a_backslash_within_a_letter_of_shift_jis_separates_no_folders():
+    (member,) = listed(in_shift_jis("猫/ソ.png"), "zip")
+    assert member.name.count("/") == 1
+    assert "was read as CP437" in member.remark
+    (plain,) = listed(zip_of({"a\\b.png": b"x"}, create_system=0), "zip")
+    assert (plain.name, plain.remark) == ("a/b.png", "")
+
+
+@pytest.mark.parametrize(
+    ("checksum", "is_read"), [(zlib.crc32("猫".encode("cp932")), True), (0, False)]
+)
+def test_the_unicode_path_of_a_member_is_its_name(checksum, is_read):
+    body = struct.pack("<BL", 1, checksum) + "猫".encode()
+    extra = struct.pack("<HH4sHH", 0x9999, 4, b"skip", 0x7075, len(body)) + body
+    (member,) = listed(in_shift_jis("猫", extra), "zip")
+    assert (member.name == "猫", member.remark == "") == (is_read, is_read)
 
 
 def test_links_and_folders_of_a_zip_are_skipped():

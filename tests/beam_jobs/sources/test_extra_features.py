@@ -101,13 +101,19 @@ def test_integers_have_exactly_the_range_of_their_dtype(dtype):
         assert refused(f"{dtype}[]", [1, number]) == f"column 'x[1]' holds {number}, {expected}"
 
 
-@pytest.mark.parametrize("value", ["3.0", 3.0, "1e3", "x", "1_000", "٣", "3 4", "0x1", b"3", [3]])
+@pytest.mark.parametrize(
+    "value", ["3.5", 3.5, 1e30, "1e3", "x", "1_000", "٣", "3 4", "0x1", b"3", [3]]
+)
 def test_other_values_than_integers_are_rejected(value):
     assert refused("int8", value).startswith(f"column 'x' holds {value!r}, expected int8: ")
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("+3", 3), (" 3\n", 3), ("-0", 0), ("007", 7), (True, 1), (False, 0)]
+    ("value", "expected"),
+    [
+        *[("+3", 3), (" 3\n", 3), ("-0", 0), ("007", 7), (True, 1), (False, 0)],
+        *[("3.0", 3), (" -3.0 ", -3), (3.0, 3)],  # as pandas writes a column with gaps
+    ],
 )
 def test_integers_are_written_in_the_usual_ways(value, expected):
     for dtype in ("int64", "int16"):
@@ -150,7 +156,18 @@ def test_other_values_than_floats_are_rejected(dtype, value):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("true", 1), ("True", 1), ("FALSE", 0), (" 1", 1), ("0", 0), (1, 1), (0, 0), (True, 1)],
+    [
+        ("true", 1),
+        ("True", 1),
+        ("FALSE", 0),
+        (" 1", 1),
+        ("0", 0),
+        (1, 1),
+        (0, 0),
+        (True, 1),
+        ("1.0", 1),
+        (0.0, 0),
+    ],
 )
 def test_booleans_are_true_false_one_and_zero(value, expected):
     assert value_of("bool", value) == bool(expected)
@@ -158,7 +175,7 @@ def test_booleans_are_true_false_one_and_zero(value, expected):
     assert value_of("bool[]", [value, True]).tolist() == [bool(expected), True]
 
 
-@pytest.mark.parametrize("value", ["yes", "2", 2, 1.0, "1.0", -1, [True], {}, math.nan])
+@pytest.mark.parametrize("value", ["yes", "2", 2, 1.5, "1.5", -1, [True], {}])
 def test_other_values_than_booleans_are_rejected(value):
     expected = f"column 'x' holds {value!r}, expected bool: true, false, 1 or 0"
     assert refused("bool", value) == expected
@@ -203,6 +220,7 @@ def test_missing_values_are_nan_or_empty_text_or_rejected(nothing):
         ("float32[3]", "[1, 2.5, NaN]", [1, 2.5, math.nan]),
         ("bool[]", "[true, 0]", [True, False]),
         ("string[]", '["a", "é"]', ["a", "é"]),
+        ("string[]", "['a', 'é']", ["a", "é"]),
         ("string[]", "a", ["a"]),
         ("uint64[2]", [2**64 - 1, 1], [2**64 - 1, 1]),
     ],
@@ -302,9 +320,10 @@ def test_a_target_is_the_number_in_a_column_of_any_name():
         values = extra_values((target,), {"price": value, "target": "another"})
         assert values == {"target": np.float32(number)}
     for value, reason in (
-        ("", "--target column:price: it is empty or NaN"),
-        (None, "--target column:price: it is empty or NaN"),
-        ("nan", "--target column:price: it is empty or NaN"),
+        ("", "--target column:price: it is empty, NaN or infinite"),
+        (None, "--target column:price: it is empty, NaN or infinite"),
+        ("nan", "--target column:price: it is empty, NaN or infinite"),
+        ("-inf", "--target column:price: it is empty, NaN or infinite"),
         ("much", "column 'price' holds 'much', expected float32: a number"),
     ):
         with pytest.raises(RejectError, match=reason):

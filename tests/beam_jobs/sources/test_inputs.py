@@ -218,9 +218,9 @@ def test_sidecars_of_a_packed_archive_must_be_next_to_their_member(tmp_path):
     }
 
 
-STEMS = st.sampled_from(["1", "2", "a/1", "a.b/2", "dög"])
+STEMS = st.sampled_from(["1", "2", "a/1", "a.b/2", "dög", "2.0 mix", "2.0 mix.3"])
 PLAIN = ["jpg", "left.jpg", "cls", "txt", "json", "CLS", "npy"]
-EXTENSIONS = st.sampled_from([*PLAIN, "seg.png", "DEPTH.jpg", "mask.npy"])
+EXTENSIONS = st.sampled_from([*PLAIN, "seg.png", "DEPTH.jpg", "mask.npy", "left.txt"])
 SAMPLED = st.lists(
     st.tuples(
         st.builds("{}.{}".format, STEMS, EXTENSIONS),
@@ -233,25 +233,47 @@ SAMPLED = st.lists(
 
 def expected_rows(kind: str, files: Files, columns: tuple[str, ...]) -> dict[str, object]:
     """The columns of sidecars, found by comparing all pairs of members."""
+    names = [name for name, _ in files]
+
+    def without_ending(name: str) -> str:
+        return name.rpartition(".")[0]
+
+    def has_kind(name: str) -> bool:
+        return name.lower().endswith((".cls", ".txt", ".json"))
+
+    def is_mask(name: str) -> bool:
+        return name.lower().endswith((".seg.png", ".depth.jpg"))
+
+    def begins(stem: str, others: list[str]) -> bool:
+        return any(other.startswith(f"{stem}.") and other != f"{stem}." for other in others)
+
+    def describes(name: str) -> bool:
+        stem = without_ending(name)
+        others = [o for o in names if not has_kind(o) or without_ending(o) != stem]
+        return begins(stem, others)
+
+    def is_sidecar(name: str) -> bool:
+        dots = without_ending(name).rpartition("/")[2].count(".")
+        return has_kind(name) and (dots == 0 or describes(name))
+
     rows: dict[str, object] = {}
-    parts = [(name.rpartition("/"), data) for name, data in files]
-    split = [((head + slash, *base.partition(".")[::2]), d) for (head, slash, base), d in parts]
-    for (folder, stem, extension), _ in split:
-        mine = [(e.lower(), d) for (f, s, e), d in split if (f, s) == (folder, stem)]
-        sidecars = [part for part in mine if part[0] in ("cls", "txt", "json")]
-        companions = [part for part in mine if part[0] in ("seg.png", "depth.jpg")]
-        if extension.lower() in dict(companions) and len(sidecars + companions) < len(mine):
+    for name in names:
+        images = [o for o in names if not (has_kind(o) or is_mask(o))]
+        if is_mask(name) and begins(without_ending(without_ending(name)), images):
             continue
-        key = f"x.{kind}/{folder}{stem}.{extension}"
-        if extension.lower() in ("cls", "txt", "json"):
-            if len(sidecars) == len(mine):
+        key = f"x.{kind}/{name}"
+        if is_sidecar(name):
+            if not describes(name):
                 rows[key] = NO_MATCH
             continue
+        stems = {without_ending(o) for o in names if is_sidecar(o)}
+        stem = max((s for s in stems if name.startswith(f"{s}.")), key=len, default=None)
         row: dict[str, object] = {}
         try:
-            for kind_, data in sidecars if columns else ():
-                text = data.decode("utf-8-sig")
-                row |= json.loads(text) if kind_ == "json" else {kind_: text.strip()}
+            for other, data in files if columns else ():
+                if is_sidecar(other) and without_ending(other) == stem:
+                    text, ending = data.decode("utf-8-sig"), other.rpartition(".")[2].lower()
+                    row |= json.loads(text) if ending == "json" else {ending: text.strip()}
             rows[key] = {column: row[column] for column in columns if column in row}
         except (ValueError, TypeError):
             rows[key] = "broken"

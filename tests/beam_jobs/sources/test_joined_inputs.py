@@ -101,6 +101,11 @@ def test_files_of_a_recording_are_joined_by_the_names_of_their_arrays(tmp_path):
         assert source.modified == max(path.stat().st_mtime_ns for path in paths)
 
 
+def test_files_are_joined_whatever_the_form_of_their_letters(tmp_path):
+    job = inputs(tmp_path, "Mu\u0308_acc.csv", "M\u00fc_gyro.csv", "b_acc.csv", "b_gyro.csv")
+    assert good(job) == {"b": ["acc", "gyro"], "M\u00fc": ["acc", "gyro"]}
+
+
 def test_recordings_with_other_arrays_than_most_are_errors(tmp_path):
     names = [f"r{n}_{a}.csv" for n in range(5) for a in "xyz" if (n, a) != (0, "y")]
     job = inputs(tmp_path, *names, "r1_notes.csv")

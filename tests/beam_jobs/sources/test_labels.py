@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import pickle
 
@@ -7,7 +8,14 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.sources.labels import LabelIds, Labels, field_label, label_names, label_text
+from beam_jobs.sources.labels import (
+    LabelIds,
+    Labels,
+    field_label,
+    holds_lists,
+    label_names,
+    label_text,
+)
 from beam_jobs.sources.source import Source
 from tests.support.archives import tarred, zipped
 
@@ -21,10 +29,11 @@ def table(tmp_path, text: str) -> Labels:
 
 
 @pytest.mark.parametrize(
-    ("value", "label"), [(1, "b"), (1.0, "b"), ("b", "b"), ([0, "b"], ("a", "b"))]
+    ("value", "label"),
+    [(1, "b"), (1.0, "b"), ("b", "b"), ([0, "b"], ("a", "b")), ('[0, "b"]', ("a", "b"))],
 )
 def test_numbers_and_names_of_stated_classes_are_labels(value, label):
-    several = isinstance(value, list)
+    several = holds_lists("y", value)
     assert field_label({"y": value}, "y", several, ("a", "b")) == label
 
 
@@ -64,8 +73,17 @@ def test_whole_numbers_written_as_floats_are_numbers():
     assert [LabelIds(())[label] for label in labels] == [1, 0, -1, 12, 1]
 
 
-def test_numbers_beside_words_are_names_as_they_are_written():
-    assert label_names(["1.0", "2.5", "x", "true", "1"]) == ("1", "1.0", "2.5", "true", "x")
+@pytest.mark.parametrize("text", ["[0, 1]", "['0', '1']", '["0", "1"]', '["0", 1.0]'])
+def test_a_list_that_a_table_holds_as_text_is_several_labels(text):
+    assert field_label({"y": text}, "y", holds_lists("y", text)) == ("0", "1")
+    with pytest.raises(RejectError, match="expected one label, as in the first record"):
+        field_label({"y": text}, "y", several=False)
+
+
+@pytest.mark.parametrize("text", ["[unk]", "[0 1]", "[", "[1", "{}"])
+def test_other_text_in_brackets_is_a_label(text):
+    assert not holds_lists("y", text)
+    assert field_label({"y": text}, "y", several=False) == text
 
 
 @pytest.mark.parametrize(
@@ -73,6 +91,7 @@ def test_numbers_beside_words_are_names_as_they_are_written():
     [
         *[("cat", "cat"), (3, "3"), (-1, "-1"), ("3", "3"), (" a ", " a "), ("True", "True")],
         *[(True, "true"), (False, "false"), (3.0, "3"), (-1.0, "-1"), (-0.0, "0")],
+        *[("3.0", "3"), ("-1.0", "-1"), ("2.5", "2.5"), ("1.00", "1.00"), ("x.0", "x.0")],
     ],
 )
 def test_labels_of_fields_are_text_booleans_or_whole_numbers(value, expected):
@@ -101,10 +120,7 @@ def test_the_parent_of_a_member_with_a_key_of_its_own_is_its_folder_or_its_archi
 
 
 def test_a_file_in_no_folder_has_no_parent():
-    with pytest.raises(
-        UsageError,
-        match=r"^1.jpg: it is in no folder .*; pass over such files with --input 'FOLDER/\*/\*'",
-    ):
+    with pytest.raises(RejectError, match=r"^it is in no folder, .* --input 'FOLDER/\*/\*'"):
         Labels.parse("parent").of(Source("1.jpg"))
 
 
@@ -137,9 +153,25 @@ def test_a_table_may_name_its_columns_in_several_ways_and_any_order(tmp_path, pa
     assert labels.of(Source("2.jpg")) == "dog"
 
 
-def test_a_file_that_the_table_does_not_name_is_an_error(tmp_path):
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a/M\u00fc.jpg",
+        " a\\Mu\u0308.jpg ",
+        "./a/M\u00fc.jpg",
+        "/data/in/a/M\u00fc.jpg",
+        "Mu\u0308.jpg",
+    ],
+)
+@pytest.mark.parametrize("name", ["M\u00fc.jpg", "Mu\u0308.jpg"])
+def test_a_table_finds_a_file_however_its_path_is_written(tmp_path, path, name):
+    labels = dataclasses.replace(table(tmp_path, f"path,label\n{path},cat\n"), root="/data/in")
+    assert labels.of(Source(f"a/{name}")) == "cat"
+
+
+def test_a_file_that_the_table_does_not_name_is_rejected(tmp_path):
     labels = table(tmp_path, "path,label\n1.jpg,cat\n")
-    with pytest.raises(UsageError, match=r"x/2.jpg: --label csv:.* has no line for it"):
+    with pytest.raises(RejectError, match=r"^--label csv:labels.csv has no line for it"):
         labels.of(Source("x/2.jpg"))
 
 
@@ -195,7 +227,15 @@ def shared_names(tmp_path, text, *files):
     return ""
 
 
-HINT = "a name without a folder fits both {} and {}: add the folders there, too, such as {}"
+def test_a_table_may_name_members_by_their_paths_in_an_archive(tmp_path):
+    (tmp_path / "x.zip").write_bytes(zipped([("cats/1.jpg", b"")]))
+    inputs = Inputs.of([f"{tmp_path}/x.zip"])
+    (source,) = inputs.sources(inputs.patterns[0])
+    for name in ("cats/1.jpg", "x.zip/cats/1.jpg", "1.jpg"):
+        assert table(tmp_path, f"path,label\n{name},cat\n").of(source) == "cat"
+
+
+HINT = "a name fits both {} and {}: add the folders there, too, such as {}"
 
 
 @pytest.mark.parametrize(
@@ -208,6 +248,11 @@ HINT = "a name without a folder fits both {} and {}: add the folders there, too,
         ("cats/1.jpg,cat\ndogs/1.jpg,dog", ["cats/1.jpg", "dogs/1.jpg"], None),
         ("1.jpg,cat", ["a.zip", "b/1.jpg"], ("a.zip/cats/1.jpg", "b/1.jpg", "b/1.jpg")),
         ("1.jpg,cat", ["a.zip", "b/2.jpg"], None),
+        (
+            "cats/1.jpg,cat",
+            ["a.zip", "b.zip"],
+            ("a.zip/cats/1.jpg", "b.zip/cats/1.jpg", "b.zip/cats/1.jpg"),
+        ),
         ("1.jpg,cat", ["a.tar.gz"], None),
         ("1.jpg,cat", ["a.tar.gz", "b.tar.gz"], ("a.tar.gz", "b.tar.gz", "b.tar.gz/NAME")),
         ("1.jpg,cat", ["b/1.jpg", "c.tar.gz"], ("b/1.jpg", "c.tar.gz", "c.tar.gz/NAME")),
@@ -222,7 +267,7 @@ def test_a_name_alone_means_no_member_in_a_folder_of_a_packed_archive(tmp_path):
     labels = table(tmp_path, "path,label\n1.jpg,cat\na.tar.gz/dogs/1.jpg,dog\n")
     assert labels.of(Source("a.tar.gz/1.jpg", archive="a.tar.gz")) == "cat"
     assert labels.of(Source("a.tar.gz/dogs/1.jpg", archive="a.tar.gz")) == "dog"
-    with pytest.raises(UsageError, match=r"a.tar.gz/cats/1.jpg: .* has no line for it"):
+    with pytest.raises(RejectError, match=r"has no line for it"):
         labels.of(Source("a.tar.gz/cats/1.jpg", archive="a.tar.gz"))
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.member import Member
-from beam_jobs.sources.archives.sidecars import is_sidecar, row_of, stem_of
+from beam_jobs.sources.archives.sidecars import Samples, group_of, row_of
 
 
 @pytest.mark.parametrize(
-    ("name", "stem", "sidecar"),
+    ("name", "group", "is_sidecar"),
     [
         ("000017.jpg", "000017", False),
         ("000017.TXT", "000017", True),
@@ -23,8 +23,32 @@ from beam_jobs.sources.archives.sidecars import is_sidecar, row_of, stem_of
         ("a/cls", "a/cls", False),
     ],
 )
-def test_a_name_is_split_at_the_first_dot_after_its_folder(name, stem, sidecar):
-    assert (stem_of(name), is_sidecar(name)) == (stem, sidecar)
+def test_a_name_is_split_at_dots_after_its_folder(name, group, is_sidecar):
+    assert group_of(name) == group
+    assert samples_of(name).role(name) == ("lone" if is_sidecar else "record")
+
+
+def samples_of(*names: str) -> Samples:
+    samples = Samples(True)
+    for name in names:
+        samples.add(Member(name, 0))
+    return samples
+
+
+@pytest.mark.parametrize(
+    ("names", "sidecars"),
+    [
+        (["Track 2.0 (Clean).png", "Track 2.0 (Clean).cls"], ["Track 2.0 (Clean).cls"]),
+        (["a/Mu\u0308ller.png", "a\\Müller.cls"], ["a\\Müller.cls"]),
+        (["1.left.png", "1.right.png", "1.cls"], ["1.cls"]),
+        (["1.5.png", "1.png", "1.cls"], ["1.cls"]),
+        (["1.5.png", "1.png", "1.cls", "1.5.cls"], ["1.5.cls"]),
+        (["run.acc.txt", "run.gyro.txt", "run.json"], ["run.json"]),
+    ],
+)
+def test_the_longest_name_that_begins_a_members_name_is_its_sidecar(names, sidecars):
+    found = samples_of(*names).sidecars_of(names[0])
+    assert [member.name for member, _ in found] == sidecars
 
 
 def sidecar(name: str, data: bytes, error: str = "") -> tuple[Member, bytes]:

@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.record import SourceValues, complete
+from beam_jobs.records.encode import Record
 from beam_jobs.sources.archives.member import MemberLocation
+from beam_jobs.sources.labels import ClassIds
 from beam_jobs.sources.source import (
     RowGroups,
     Source,
@@ -121,3 +124,9 @@ def test_a_missing_column_is_a_reject_that_lists_the_others():
         column_of({"a": 1, "b": 2}, "c")
     with pytest.raises(RejectError, match=r"^no column 'c'; it has none$"):
         column_of({}, "c")
+
+
+def test_a_remark_about_a_source_is_one_about_its_records():
+    source = unpack_reference(pack_reference(Source("a.zip/1.jpg", 3, remark="a guess")))
+    values = SourceValues(None, {}, source.remark)
+    assert complete(Record({}), source.key, values, ClassIds({})).remarks == ("a guess",)

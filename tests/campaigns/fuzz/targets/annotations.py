@@ -12,8 +12,13 @@ import numpy as np
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import caption_lines
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, move_boxes, move_keypoints
-from beam_jobs.jobs.images.coco_file import CocoAnnotations, read_coco, read_table
-from beam_jobs.jobs.images.coco_objects import keypoints_of, object_masks, semantic_mask
+from beam_jobs.jobs.images.coco_file import read_coco, read_table
+from beam_jobs.jobs.images.coco_objects import (
+    CocoAnnotations,
+    keypoints_of,
+    object_masks,
+    semantic_mask,
+)
 from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import json_values

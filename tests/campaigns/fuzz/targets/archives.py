@@ -11,7 +11,7 @@ import zipfile
 from beam_jobs.errors import RejectError
 from beam_jobs.sources.archives.archive import members, walk
 from beam_jobs.sources.archives.member import open_member, read_member
-from beam_jobs.sources.archives.sidecars import is_companion, is_sidecar, row_of
+from beam_jobs.sources.archives.sidecars import Samples, row_of
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import archived
 from tests.campaigns.fuzz.target import Target
@@ -39,6 +39,9 @@ def _examine(kind: str, data: bytes) -> None:
         whole = False
     assert len(found) <= len(data), "more members than bytes"
     contents = dict[str, bytes]()
+    samples = Samples(True)
+    for member in found:
+        samples.add(member)
     for member in found:
         parts = member.name.split("/")
         assert member.name and ".." not in parts and not member.name.startswith("/"), member
@@ -56,7 +59,7 @@ def _examine(kind: str, data: bytes) -> None:
         with open_member(io.BytesIO(data), member.location, member.name) as stream:
             assert stream.read() == content, "other bytes in a stream than at once"
         contents.setdefault(member.name, content)
-        if is_sidecar(member.name) and not is_companion(member.name):
+        if samples.role(member.name) in ("sidecar", "lone"):
             with contextlib.suppress(RejectError):
                 row_of([(member, content)])
     if whole and contents:

@@ -109,8 +109,7 @@ def _encoded(kind: str, mode: str = "RGB", frames: int = 1, **options: Any) -> b
 _KINDS = (
     ("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "RGB"), ("PNG", "P"), ("PNG", "LA"), ("PNG", "I;16"),
     ("PNG", "1"), ("GIF", "P"), ("BMP", "RGB"), ("WEBP", "RGB"), ("TIFF", "RGB"), ("JPEG2000", "RGB"), ("AVIF", "RGB"),
-    ("PPM", "RGB"), ("ICO", "RGBA"), ("QOI", "RGB"), ("DDS", "RGBA"), ("SGI", "RGB"), ("PCX", "RGB"), ("XBM", "1"),
-    ("MSP", "1"), ("IM", "RGB"), ("TGA", "RGB"),
+    ("PPM", "RGB"), ("ICO", "RGBA"), ("QOI", "RGB"), ("DDS", "RGBA"), ("SGI", "RGB"), ("TGA", "RGB"),
 )  # fmt: skip
 
 
