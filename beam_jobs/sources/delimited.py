@@ -1,14 +1,12 @@
-"""The beginning, the quotes and the numbers of .csv, .tsv and .txt tables."""
+"""The beginning and the quotes of .csv, .tsv and .txt tables."""
 
 from __future__ import annotations
 
 import csv
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar, cast
-
-Number = TypeVar("Number", int, float)
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 # The characters between columns, the most usual first.
 DELIMITERS = {"csv": ",;\t|", "tsv": "\t"}
@@ -101,14 +99,3 @@ def _tabbed_rows(lines: Iterator[str], width: int) -> Iterator[list[str] | None]
                 yield quoted if len(quoted) == width else None
                 continue
         yield [c[1:-1].replace('""', '"') if _QUOTED.fullmatch(c) else c for c in cells]
-
-
-def parse_number(text: str, kind: Callable[[str], Number]) -> Number:
-    """The `int` or `float` in a text; Python would also take 1_000 and digits of other scripts.
-
-    Raises:
-        ValueError: The text is not a number in ASCII digits.
-    """
-    if "_" in text or not text.isascii():
-        raise ValueError(f"{text!r:.80} is not a number")
-    return kind(text)

@@ -12,7 +12,6 @@ import pyarrow
 import pyarrow.compute as compute
 
 from beam_jobs.errors import RejectError
-from beam_jobs.sources.delimited import parse_number
 
 # Words for missing values, and the booleans of Python, R and spreadsheets, in lower case.
 _WORDS = {
@@ -45,7 +44,9 @@ def number(cell: str) -> float:
         ValueError: It is neither a number nor such a word.
     """
     word = cell.strip().lower()
-    return _WORDS[word] if word in _WORDS else parse_number(word, float)
+    if "_" in word or not word.isascii():  # Python would take 1_000 and digits of other scripts.
+        raise ValueError(f"{word!r:.80} is not a number")
+    return _WORDS[word] if word in _WORDS else float(word)
 
 
 def is_number(cell: str) -> bool:
