@@ -185,6 +185,7 @@ def test_the_flags_of_beam_are_those_of_the_installed_one():
         (TextFlags, "record", TextUnit),
         (SensorFlags, "encoding", SensorEncoding),
         (SensorFlags, "time_unit", read_options.TimeUnit),
+        (SensorFlags, "header", read_options.Header),
         (SensorFlags, "times", recording.TimesPolicy),
         (SensorFlags, "nan", NanPolicy),
     ],
