@@ -51,13 +51,6 @@ def test_sizes_are_those_of_the_image_in_the_record(size, options, kind, orienta
     assert record["filename"] == "Käse 1.jpg"
 
 
-def test_icons_state_the_size_that_was_decoded():
-    out = io.BytesIO()
-    Image.new("RGBA", (64, 64)).save(out, "ICNS")
-    record = job().decode(Source("a.icns"), io.BytesIO(out.getvalue()))
-    assert (record["height"], record["width"], record["depth"]) == record["image"].shape
-
-
 def test_every_frame_has_the_name_of_its_file():
     out = io.BytesIO()
     frames = [Image.new("L", (9, 5), value) for value in (0, 255)]
