@@ -10,7 +10,7 @@ import numpy as np
 
 from readers.format.display import counted, shortened
 from readers.pages.numbers import short
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most records of a split, of all splits, and of an extreme.
@@ -43,12 +43,12 @@ class Gallery(NamedTuple):
     figures: list[Element]
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """Galleries of records from the sample."""
     splits = list(_drawn(study))
     more = len(study.manifest.splits) - len(splits)
     found = list(extremes(study))
-    return Section.filled("records", splits=splits, extremes=found, more=more, grid=study.grid)
+    return fill("records", splits=splits, extremes=found, more=more, grid=study.grid)
 
 
 def _drawn(study: Study) -> Iterator[Gallery]:

@@ -11,7 +11,7 @@ from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
 from readers.pages.numbers import part, percent
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 _REASONS = 8
@@ -23,7 +23,7 @@ _FILES, _BYTES = 64, 8 << 20
 _LONGEST = 500
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """The inputs, records and shards of each split, in words."""
     splits, manifest = study.manifest.splits, study.manifest
     records = sum(split.records for split in splits.values()) or 1
@@ -38,7 +38,7 @@ def section(study: Study) -> Section:
         for name, split in splits.items()
     ]
     reasons = reasons_of(_rejects(study.directory, manifest.rejects))
-    return Section.filled(
+    return fill(
         "splits",
         rows=rows,
         reasons=reasons[:_REASONS],
