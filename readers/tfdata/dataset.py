@@ -33,13 +33,10 @@ _LOGGER = logging.getLogger("readers")
 _OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource[Any], Feed]]()
 
 
-def in_strategy() -> bool:
-    """Whether the caller is in the scope of a `tf.distribute` strategy."""
-    return bool(tf.distribute.has_strategy())
-
-
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """Makes the dataset of `readers.load` from its arguments by name."""
+    if arguments["shard"] is None and tf.distribute.has_strategy():
+        arguments = {**arguments, "shard": (0, 1)}  # The strategy divides the batches.
     source, feed, batches = _open(arguments)
     options, transform = source.options, arguments["transform"]
     if transform is not None:
