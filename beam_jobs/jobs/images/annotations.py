@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Literal, TypeVar, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
     Statuses,
-    caption_lines,
     check_shared,
     image_path,
-    open_joined,
     read_joined,
     stem_of,
 )
@@ -39,6 +37,7 @@ from beam_jobs.jobs.images.coco_objects import (
 from beam_jobs.jobs.images.voc_yolo import (
     YoloLines,
     read_class_names,
+    text_lines,
     voc_boxes,
     yolo_boxes,
     yolo_lines_of,
@@ -46,8 +45,9 @@ from beam_jobs.jobs.images.voc_yolo import (
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Names, label_names
 from beam_jobs.sources.source import Source, column_of
-from beam_jobs.storage.files import open_seekable, read_bytes
+from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import absolute_path
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
@@ -304,13 +304,14 @@ class ImageAnnotations:
         data = read_joined(source, "captions")
         if data is None:
             raise MissingError("no caption file found")
-        return caption_lines(data)
+        return [line.strip() for line in text_lines(data) if line.strip()]
 
-    def open_mask(self, source: Source) -> BinaryIO:
-        """Opens the mask of an image; raises what `boxes_of` does."""
-        if (file := open_joined(source, "mask", open_seekable)) is None:
+    def mask_of(self, source: Source) -> bytes:
+        """The file of the mask of an image; raises what `boxes_of` does."""
+        data = read_joined(source, "mask", MAX_RECORD_BYTES)
+        if data is None:
             raise MissingError("no mask found")
-        return file
+        return data
 
 
 def _names_in(inputs: Inputs) -> Iterator[str]:

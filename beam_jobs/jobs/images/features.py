@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -79,9 +80,9 @@ class AnnotationReader:
             record["captions"] = captions or []
             unannotated |= captions is None
         if annotations.masks:
-            opened = annotations.found(annotations.open_mask, self.source)
-            record["mask"] = self._mask(opened)
-            unannotated |= opened is None
+            file = annotations.found(annotations.mask_of, self.source)
+            record["mask"] = self._mask(file)
+            unannotated |= file is None
         record.remarks += _true({_UNANNOTATED: unannotated, _TURNED: self._guesses})
 
     @property
@@ -92,11 +93,10 @@ class AnnotationReader:
         auto = annotations.about == "auto" and annotations.boxes != "yolo"
         return bool(annotated) and auto and self.geometry.keeps_size
 
-    def _mask(self, opened: BinaryIO | None) -> Image.Image:
-        if opened is None:
-            height, width = self._mask_size
-            return Image.new("L", (width, height))
-        mask = read_mask(opened, self.max_pixels)
+    def _mask(self, data: bytes | None) -> Image.Image:
+        if data is None:
+            return Image.new("L", self._mask_size[::-1])
+        mask = read_mask(data, self.max_pixels)
         # YOLO's boxes state no size and refer to the upright image, so a mask with them does too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
         return self._moved(mask, tie)
@@ -178,14 +178,15 @@ class AnnotationReader:
         return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
 
 
-def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
+def read_mask(data: bytes, max_pixels: int) -> Image.Image:
     """The values of a mask file, as `mask_values` gives them.
 
     Raises:
-        RejectError: The file cannot be read, is too large, or its values are not classes.
+        RejectError: The file cannot be decoded, is too large, or its values are not classes.
     """
+    file = io.BytesIO(data)
     try:
-        with opened as file, decoding(file, max_pixels) as mask:
+        with decoding(file, max_pixels) as mask:
             check_decodable(mask, file)
             if mask.format in ("JPEG", "MPO"):
                 raise RejectError("it is a JPEG, which changes class ids; save it as PNG")

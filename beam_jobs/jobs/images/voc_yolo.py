@@ -34,6 +34,18 @@ _TAKEN = "its lines of more than five values were taken for {}; --yolo_lines say
 _LINES_CHECKED, _SHARE = 1000, 0.9
 
 
+def text_lines(data: bytes) -> list[str]:
+    """The lines of a text file.
+
+    Raises:
+        RejectError: It is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise RejectError(f"not UTF-8: {error}") from None
+
+
 class _NoEntities(ElementTree.TreeBuilder):
     """Rejects document types: their entities may expand without limit or name other files."""
 
@@ -51,7 +63,6 @@ def voc_boxes(data: bytes) -> Boxes:
     Raises:
         RejectError: The file is not XML, has no size, or an object has no name or no box.
     """
-    _check_size(data)
     try:
         root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_NoEntities()))
     except RejectError:
@@ -70,11 +81,6 @@ def voc_boxes(data: bytes) -> Boxes:
 
 def _corners(rows: Sequence[Sequence[float]]) -> np.ndarray:
     return np.array(rows, np.float64).reshape(len(rows), 4)
-
-
-def _check_size(data: bytes) -> None:
-    if len(data) > MAX_BYTES:
-        raise RejectError(f"an annotation of {len(data)} bytes, expected at most {MAX_BYTES}")
 
 
 def _voc_side(root: ElementTree.Element, side: str) -> int:
@@ -149,14 +155,9 @@ def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto")
     Raises:
         RejectError: A line is not valid, its class has no name, or a number is not a fraction.
     """
-    _check_size(data)
-    try:
-        lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise RejectError(f"not UTF-8: {error}") from None
     kind = "poses" if lines_are == "poses" else "polygons"
     classes, corners, longest = [], [], 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text_lines(data), 1):
         if fields := line.split():
             classes.append(_yolo_class(number, fields[0], names))
             corners.append(_yolo_box(number, fields[1:], kind == "poses"))
@@ -208,13 +209,13 @@ def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
     if len(data) > MAX_BYTES:
         raise UsageError(f"{path}: {len(data)} bytes, expected a list of class names")
     try:
-        text = data.decode("utf-8-sig").rstrip().replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8: {error}") from None
+        lines = text_lines(data.rstrip())
+    except RejectError as error:
+        raise UsageError(f"{path}: {error}") from None
     if path.lower().endswith((".yaml", ".yml")):
-        names = _yaml_names(text, path)
+        names = _yaml_names("\n".join(lines), path)
     else:
-        names = [line.strip() for line in text.splitlines()]
+        names = [line.strip() for line in lines]
     if not names:
         raise UsageError(f"{path}: it has no class names, expected one per line")
     numbers: dict[str, int] = {}

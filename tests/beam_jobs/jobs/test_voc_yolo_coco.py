@@ -131,12 +131,6 @@ def test_entities_of_xml_are_never_expanded(tmp_path, encoding):
     )
 
 
-@pytest.mark.parametrize("read", [voc_boxes, lambda data: yolo_boxes(data, ())])
-def test_an_annotation_of_megabytes_is_rejected_unread(read):
-    with pytest.raises(RejectError, match=f"of {MAX_BYTES + 1} bytes, expected at most"):
-        read(b" " * (MAX_BYTES + 1))
-
-
 FRACTIONS = st.floats(0, 1).map(lambda value: round(value, 6))
 
 
