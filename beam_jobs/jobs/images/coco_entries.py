@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import ijson
+
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.boxes import number_of
 from beam_jobs.sources.labels import whole_number
@@ -30,10 +32,8 @@ _OPENS = frozenset(("start_map", "start_array"))
 
 _CLOSES = frozenset(("end_map", "end_array"))
 
-# How many values of each field are kept: one more than a box has, room for a thousand keypoints, and for
-# the corners of a coastline. Those of a segmentation are lists in a list.
-_MOST = {"keypoints": 3000, "segmentation": 1 << 20}
-_MOST_OF_OTHERS, _DEPTH = 5, 2
+# How many parts of a value are kept, room for the corners of a coastline; and how deep they are nested.
+_MOST, _DEPTH = 1 << 20, 3
 
 Events = Iterator[tuple[str, Any]]
 
@@ -55,7 +55,7 @@ def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dic
             continue  # to the end of the file, where ijson rejects a second value
         event, _ = next(events)
         if section not in _SECTIONS or event != "start_array":
-            _values(events, event)
+            _value(events, event)
             continue
         for event, _ in events:
             if event == "end_array":
@@ -63,51 +63,38 @@ def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dic
             if event == "start_map":
                 yield section, _entry(events, fields)
             else:
-                _values(events, event)
+                _value(events, event)
                 yield section, {}
 
 
 def _entry(events: Events, fields: Collection[str]) -> dict[str, Any]:
-    """The fields of an object whose start was read; lists are cut to their first values."""
+    """The fields of an object whose start was read."""
     entry = {}
     for event, field in events:
         if event == "end_map":
             break
         event, value = next(events)
-        read = field in fields
-        values = _values(events, event, _MOST.get(field, _MOST_OF_OTHERS) if read else 0)
-        if read:
-            entry[field] = values if event in _OPENS else value
+        value = _value(events, event, value, _MOST * (field in fields))
+        if field in fields:
+            entry[field] = value
     return entry
 
 
-def _values(events: Events, event: str, room: int = 0) -> Any:
-    """The first `room` values of the list or object that an event starts, and "..." if a list has more."""
+def _value(events: Events, event: str, value: Any = None, most: int = 0) -> Any:
+    """The value that an event starts; ["..."] if it has `most` parts or more, or is nested too deep."""
     if event not in _OPENS:
-        return None
-    inside: list[Any] = [{} if event == "start_map" else []]
-    whole, field = inside[0], ""
-    for event, value in events:
-        if room <= 0 and event == "number":
+        return value
+    builder, depth = ijson.ObjectBuilder(), 1
+    builder.event(event, value)
+    while depth:
+        event, value = next(events)
+        if most <= 0 and event == "number":
             continue  # one comparison for the corners of polygons: most of a file
-        if event in _CLOSES:
-            inside.pop()
-            if not inside:
-                break
-        elif event == "map_key":
-            field = value
-        else:
-            kept = room > 0 and len(inside) <= _DEPTH
-            room -= 1
-            if event in _OPENS:
-                value = ({} if event == "start_map" else []) if kept else None
-            if kept and isinstance(into := inside[-1], dict):
-                into[field] = value
-            elif kept:
-                into.append(value)
-            if event in _OPENS:
-                inside.append(value)
-    return [*whole, "..."] if room < 0 and isinstance(whole, list) else whole
+        depth += (event in _OPENS) - (event in _CLOSES)
+        most = most - 1 if depth <= _DEPTH else 0
+        if most > 0:
+            builder.event(event, value)
+    return builder.value if most > 0 else ["..."]
 
 
 # The known names of columns, in lower case and without separators.

@@ -272,11 +272,12 @@ def test_a_segmentation_for_another_size_is_rejected_before_it_is_drawn(tmp_path
 
 
 def test_large_and_deep_segmentations_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setitem(coco_entries._MOST, "segmentation", 9)
+    monkeypatch.setattr(coco_entries, "_MOST", 30)
     path = tmp_path / "c.json"
     for whole, kept in (
-        ([[1.5] * 40, [2]], [[1.5] * 8, "..."]),
-        ({"counts": [[[7]]], "size": [1, 2]}, {"counts": [[]], "size": [1, 2]}),
+        ([[1.5] * 40, [2]], ["..."]),
+        ([[1.5] * 20, [2]], [[1.5] * 20, [2]]),
+        ({"counts": [[[7]]], "size": [1, 2]}, ["..."]),
     ):
         path.write_text(json.dumps(document(segmentation=whole)))
         found = read_coco(str(path), details=True)
