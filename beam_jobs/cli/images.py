@@ -161,8 +161,10 @@ class ImageFlags(InputFlags):
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source stores the files unchanged: drop --image_size")
-        if self.frames == "all":
-            self._check_frames()
+        if self.image_encoding == "source" and self.frames == "all":
+            raise UsageError(
+                "--frames all: --encoding source stores all frames in one record; use png or tensor"
+            )
         self._check_pixels()
         if size and math.prod(size) * self.channels * _BYTES[self.dtype] >= _MAX_RECORD_BYTES:
             raise UsageError(
@@ -187,12 +189,6 @@ class ImageFlags(InputFlags):
             raise UsageError(
                 f"--dtype {self.dtype}: {given}{self.image_encoding} cannot store such pixels; use "
                 f"{' or '.join(encodings)}"
-            )
-
-    def _check_frames(self) -> None:
-        if self.image_encoding == "source":
-            raise UsageError(
-                "--frames all: --encoding source stores all frames in one record; use png or tensor"
             )
 
     def annotations(self) -> ImageAnnotations:

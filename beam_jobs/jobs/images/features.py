@@ -118,9 +118,8 @@ class AnnotationReader:
         record.remarks += boxes.remarks + _true({_NO_BOX: lost, _CUT_BOX: beyond and not lost})
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
-        names = tuple(boxes.names[row] for row in kept)
         record["boxes"] = corners
-        record["box_labels"] = names
+        record["box_labels"] = tuple(boxes.names[row] for row in kept)
         if annotations.details:
             record.update(self._details(boxes.size, kept))
         return annotated is not None
@@ -144,13 +143,11 @@ class AnnotationReader:
         if annotations.segmentation == "instances":
             features["instance_masks"] = self._instance_masks(boxed, size)
         if annotations.segmentation == "semantic":
-            self._check_segmented(size)
             features["mask"] = self._moved(Image.fromarray(semantic_mask(objects, size)))
         return features
 
     def _instance_masks(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> np.ndarray:
         """The mask of each of n objects, uint8 [n, height, width]: 1 inside, 0 outside."""
-        self._check_segmented(size)
         shape = len(objects), *self._mask_size
         if (pixels := math.prod(shape)) > self.max_pixels:
             raise RejectError(
@@ -161,10 +158,6 @@ class AnnotationReader:
         for number, mask in enumerate(object_masks(objects, size)):
             result[number] = np.asarray(self._moved(Image.fromarray(mask)))
         return result
-
-    def _check_segmented(self, size: tuple[int, int]) -> None:
-        """Checks the size that a segmentation states, before a mask is made for it."""
-        is_about_stored(size, self.geometry, "its segmentation is", self.annotations.about)
 
     @property
     def _mask_size(self) -> tuple[int, int]:

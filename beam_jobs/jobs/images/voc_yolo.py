@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Literal
@@ -65,22 +64,16 @@ def voc_boxes(data: bytes) -> Boxes:
     """
     try:
         root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_NoEntities()))
-    except RejectError:
-        raise
     # The parser raises other errors for unknown encodings.
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise RejectError(f"not XML: {error}") from None
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
     objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
-    corners = _corners([box for _, box in objects])
+    corners = np.array([box for _, box in objects], np.float64).reshape(-1, 4)
     if 0 < corners.max(initial=0) <= LARGEST_FRACTION < max(height, width):
         raise RejectError("all boxes lie in one pixel: are they fractions of the image?")
     corners /= height, width, height, width
     return Boxes(corners, tuple(name for name, _ in objects), (height, width))
-
-
-def _corners(rows: Sequence[Sequence[float]]) -> np.ndarray:
-    return np.array(rows, np.float64).reshape(len(rows), 4)
 
 
 def _voc_side(root: ElementTree.Element, side: str) -> int:
@@ -95,20 +88,11 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
     name = (object_.findtext("name") or "").strip()
     if not name:
         raise RejectError(f"object {number} has no name")
-    box = []
-    for side in _SIDES:
-        text = object_.findtext(f"bndbox/{side}")
-        box.append(number_of(text))
-        if math.isnan(box[-1]):
-            raise RejectError(
-                f"object {number} {name!r:.80} has {side} {text!r:.80}, expected a number"
-            )
-    for low, high in ((0, 2), (1, 3)):
-        if box[high] < box[low]:
-            raise RejectError(
-                f"object {number} {name!r:.80} has {_SIDES[high]} {box[high]:g} below "
-                f"{_SIDES[low]} {box[low]:g}"
-            )
+    texts = {side: object_.findtext(f"bndbox/{side}") for side in _SIDES}
+    y0, x0, y1, x1 = box = list(map(number_of, texts.values()))
+    if not (y0 <= y1 and x0 <= x1):
+        found = ", ".join(f"{side} {text!r:.20}" for side, text in texts.items())
+        raise RejectError(f"object {number} {name!r:.80} has {found}, expected a box")
     return name, box
 
 
@@ -162,9 +146,8 @@ def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto")
             classes.append(_yolo_class(number, fields[0], names))
             corners.append(_yolo_box(number, fields[1:], kind == "poses"))
             longest = max(longest, len(fields))
-    return Boxes(
-        _corners(corners), tuple(classes), None, (_TAKEN.format(kind),) if longest > 5 else ()
-    )
+    remarks = (_TAKEN.format(kind),) if longest > 5 else ()
+    return Boxes(np.array(corners, np.float64).reshape(-1, 4), tuple(classes), None, remarks)
 
 
 def _yolo_class(number: int, text: str, names: Sequence[str]) -> str:
