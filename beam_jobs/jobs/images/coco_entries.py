@@ -164,47 +164,37 @@ def _columns(names: Sequence[str], path: str) -> dict[str, str]:
 def _entries(
     rows: Iterable[Row], columns: Mapping[str, str], path: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    images: dict[str, tuple[int, list[float]]] = {}
+    images: dict[str, dict[str, Any]] = {}
     classes: dict[str, int] = {}
     for row in rows:
         if row.values is None:
             raise UsageError(f"{path}: row {row.number}: {row.error}")
         values = {meaning: row.values.get(name) for meaning, name in columns.items()}
         name = comparable(str(values["file"]))
-        size = [number_of(values.get(side, 1)) for side in ("height", "width")]
+        size = {side: number_of(values.get(side, 1)) for side in ("height", "width")}
         if name not in images:
-            images[name] = len(images), size
-            stated = dict(zip(("height", "width"), size, strict=True))
-            yield "images", {"id": images[name][0], "file_name": name, **stated}
-        image, first_size = images[name]
-        box = {side: values[side] for side in _BOX if side in values}
-        if values["class"] in ("", None) and all(side in ("", None) for side in box.values()):
+            images[name] = {"id": len(images), "file_name": name, **size}
+            yield "images", images[name]
+        image = images[name]
+        if all(values.get(meaning) in ("", None) for meaning in ("class", *_BOX)):
             continue  # An image without objects.
-        bbox = _bbox({side: number_of(value) for side, value in box.items()})
-        error = ""
-        if size != first_size and not math.isnan(sum(size)):
-            sides = *size, *first_size
-            error = "states {1:g} x {0:g} pixels, but an earlier one {3:g} x {2:g}".format(*sides)
-        elif values["class"] in ("", None):
-            error = "has a box without a class"
-        elif not (min(bbox[2:]) >= 0 and math.isfinite(sum(bbox))):
-            found = ", ".join(f"{columns[side]} {value!r:.20}" for side, value in box.items())
-            error = f"has {found}, expected a box"
-        if error:
-            yield "annotations", {"image_id": image, "error": f"its row {row.number} {error}"}
-            continue
-        label = str(values["class"])
-        number = whole_number(label)
-        label = label if number is None else str(number)
-        yield (
-            "annotations",
-            {
-                "image_id": image,
-                "category_id": classes.setdefault(label, len(classes)),
-                "bbox": bbox,
-                "iscrowd": int(number_of(values.get("iscrowd", 0)) == 1),
-            },
-        )
+        bbox = _bbox({side: number_of(values[side]) for side in _BOX if side in values})
+        entry = {"image_id": image["id"], "bbox": bbox}
+        is_box = min(bbox[2:]) >= 0 and math.isfinite(sum(bbox))
+        fits = all(math.isnan(size[side]) or size[side] == image[side] for side in size)
+        if is_box and fits and values["class"] not in ("", None):
+            label = str(values["class"])
+            number = whole_number(label)
+            label = label if number is None else str(number)
+            entry["category_id"] = classes.setdefault(label, len(classes))
+            entry["iscrowd"] = int(number_of(values.get("iscrowd", 0)) == 1)
+        else:
+            found = [f"{columns[meaning]} {value!r:.20}" for meaning, value in values.items()]
+            entry["error"] = (
+                f"its row {row.number} has {', '.join(found)}, expected a class, a box, and one size for all "
+                "boxes of an image"
+            )
+        yield "annotations", entry
     if not images:
         raise UsageError(f"{path}: the table has no rows")
     for name, id_ in classes.items():
