@@ -127,18 +127,16 @@ def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
         image = _open(file)
     except Image.DecompressionBombError as error:
         raise _too_large(error, max_pixels) from None
-    try:
-        check_pixels(image, max_pixels)
-    except RejectError:
-        image.close()
-        raise
+    check_pixels(image, max_pixels)
     return image
 
 
-def _too_large(error: Image.DecompressionBombError, max_pixels: int) -> RejectError:
-    """The reject for an error of Pillow, whose text begins with the number of pixels."""
-    found = re.search(r"\d+", str(error))
-    return RejectError(_too_many(int(found[0]) if found else 0, max_pixels))
+def _too_large(pixels: int | Exception, max_pixels: int) -> RejectError:
+    """The reject for a number of pixels, or for an error of Pillow, whose text begins with it."""
+    number = "".join(re.findall(r"\d+", str(pixels))[:1])
+    return RejectError(
+        f"its {number} pixels are more than --max_pixels {max_pixels}: give a larger number to read it"
+    )
 
 
 @contextlib.contextmanager
@@ -282,13 +280,8 @@ def check_pixels(image: Image.Image, max_pixels: int) -> None:
     Raises:
         RejectError: It has more than `max_pixels`.
     """
-    pixels = image.width * image.height
-    if pixels > max_pixels:
-        raise RejectError(_too_many(pixels, max_pixels))
-
-
-def _too_many(pixels: int, max_pixels: int) -> str:
-    return f"its {pixels} pixels are more than --max_pixels {max_pixels}: give a larger number to read it"
+    if (pixels := image.width * image.height) > max_pixels:
+        raise _too_large(pixels, max_pixels)
 
 
 def has_more_frames(image: Image.Image) -> bool:

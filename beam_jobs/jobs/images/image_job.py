@@ -200,29 +200,17 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            converted = self._converted(image, file)
-            more = has_more_frames(image)
-        record = self._record(source, *converted)
-        if more:
-            record.remarks += (_MORE_FRAMES,)
+            record = self._record(source, image, file)
+            if has_more_frames(image):
+                record.remarks += (_MORE_FRAMES,)
         return record
 
-    def _record(
-        self,
-        source: Source,
-        pixels: np.ndarray | bytes,
-        geometry: Geometry,
-        remarks: tuple[str, ...],
-    ) -> Record:
+    def _record(self, source: Source, image: Image.Image, file: BinaryIO) -> Record:
+        """The record of the current frame of an image."""
+        pixels, geometry, remarks = self._converted(image, file)
         record = Record({"image": pixels}, remarks)
-        AnnotationReader(
-            self.annotations,
-            source,
-            geometry,
-            self.image_size,
-            self.resize,
-            self.max_pixels,
-        ).add_to(record)
+        sizes = self.image_size, self.resize, self.max_pixels
+        AnnotationReader(self.annotations, source, geometry, *sizes).add_to(record)
         if mask := record.get("mask"):
             record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         return record
@@ -249,8 +237,7 @@ class ImageJob(FilesInParts):
             for number in range(count_frames(image, len(data))):
                 image.seek(number)
                 check_pixels(image, self.max_pixels)
-                converted = self._converted(image, file)
-                yield f"{source.key}#{number + 1}", self._record(source, *converted)
+                yield f"{source.key}#{number + 1}", self._record(source, image, file)
 
     def _converted(
         self, image: Image.Image, file: BinaryIO
