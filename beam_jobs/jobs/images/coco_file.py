@@ -183,17 +183,14 @@ class _CocoLists:
             )
         self._categories[category] = name
         keypoints = entry.get("keypoints") or []
-        if not isinstance(keypoints, list):
+        is_list = isinstance(keypoints, list)
+        names = tuple(map(str, keypoints)) if is_list else ()
+        if not is_list or (names and self._keypoint_names not in ((), names)):
             raise self._error(
-                f"category {category} has keypoints {keypoints!r:.80}, expected a list"
+                f"category {category} has keypoints {keypoints!r:.80}, expected a list, the same in all "
+                "categories"
             )
-        if names := tuple(map(str, keypoints)):
-            if self._keypoint_names not in ((), names):
-                raise self._error(
-                    f"category {category} has other keypoints than earlier categories; a dataset "
-                    "has one list of keypoints"
-                )
-            self._keypoint_names = names
+        self._keypoint_names = names or self._keypoint_names
 
     def _add_annotation(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "image_id", "an annotation")

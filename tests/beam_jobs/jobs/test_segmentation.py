@@ -315,7 +315,7 @@ def test_the_keypoints_of_a_category_must_be_a_list(tmp_path):
 def test_categories_must_agree_about_keypoints(tmp_path):
     coco = document()
     coco["categories"][0]["keypoints"] = ["tail"]
-    with pytest.raises(UsageError, match="category 1 has other keypoints than earlier categories"):
+    with pytest.raises(UsageError, match=r"category 1 has keypoints .*the same in all"):
         job(tmp_path, coco, keypoints=True)
     for category in coco["categories"]:
         del category["keypoints"]
