@@ -313,10 +313,6 @@ def orientation_of(image: Image.Image) -> int:
     """The EXIF orientation of an image, 1 to 8; 1 if its EXIF is damaged."""
     if image.format == "PNG":
         image.load()  # EXIF may follow the pixels.
-    return _exif_orientation(image)
-
-
-def _exif_orientation(image: Image.Image) -> int:
     with contextlib.suppress(Exception):  # Pillow raises nearly everything on damaged EXIF.
         # Not the PNG plugin's own `getexif`, which decodes all pixels first.
         found = Image.Image.getexif(image).get(ORIENTATION, 1)
@@ -324,10 +320,9 @@ def _exif_orientation(image: Image.Image) -> int:
     return 1
 
 
-def header_of(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[tuple[int, int], int] | None:
-    """((height, width), EXIF orientation) of an image file; None if its header cannot be read."""
-    try:
-        with open_image(file, max_pixels) as image:
-            return (image.height, image.width), _exif_orientation(image)
-    except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
-        return None
+def stored_size(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """(height, width) in the header of an image file; zeros if it cannot be read."""
+    # Pillow's plugins raise nearly everything; decoding the file reports why.
+    with contextlib.suppress(Exception), open_image(file, max_pixels) as image:
+        return image.height, image.width
+    return 0, 0

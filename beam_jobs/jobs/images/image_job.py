@@ -25,11 +25,11 @@ from beam_jobs.jobs.images.image_files import (
     count_frames,
     decoding,
     has_more_frames,
-    header_of,
     losses,
     open_image,
     orientation_of,
     stored_bits,
+    stored_size,
 )
 from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
@@ -223,8 +223,7 @@ class ImageJob(FilesInParts):
             keys = [f"{source.key}#{number}" for number in range(1, count + 1)]
         size = len(data) // len(keys)
         if self.encoding not in IMAGE_ENCODINGS:
-            header = None if self.image_size else header_of(io.BytesIO(data), self.max_pixels)
-            height, width = self.image_size or (header[0] if header else (0, 0))
+            height, width = self.image_size or stored_size(io.BytesIO(data), self.max_pixels)
             size = height * width * self.channels * np.dtype(self.dtype).itemsize
         return [(key, size + _OVERHEAD_BYTES) for key in keys]
 
