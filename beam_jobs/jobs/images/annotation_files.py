@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from beam_jobs.errors import DataError, RejectError, UsageError
+from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
 from beam_jobs.sources.archives.archive import archive_kind, members
 from beam_jobs.sources.archives.member import (
@@ -219,15 +220,16 @@ def joined_reads(source: Source, content: Content | None = None) -> Iterator[Rea
                 yield Read(inside[0], at.offset, needed, needed)
 
 
-def read_joined(source: Source, content: Content, limit: int = MAX_BYTES) -> bytes | None:
-    """Reads the file with some content that is joined to a source; None if no file is joined.
+def read_joined(source: Source, content: Content, limit: int = MAX_BYTES) -> bytes:
+    """Reads the file with some content that is joined to a source.
 
     Raises:
+        MissingError: No such file is joined.
         RejectError: The file has more than `limit` bytes, or cannot be read.
     """
     entry = next((entry for entry in source.joined if entry[0] == content), None)
     if entry is None:
-        return None
+        raise MissingError(f"no {content} found")
     _, path, _, _, *location = entry
     archive, member = (_split(path) if location else None) or (path, "")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, cast, get_args
 
@@ -246,7 +246,7 @@ class ImageAnnotations:
         data = []
         for source in images:
             with contextlib.suppress(RejectError):
-                data.append(read_joined(source, "boxes") or b"")
+                data.append(read_joined(source, "boxes"))
         return replace(self, yolo_lines=yolo_lines_of(data))
 
     def _check_entries(self, inputs: Inputs) -> None:
@@ -281,15 +281,16 @@ class ImageAnnotations:
             corners, names, size, remarks = column_of(source.row, "boxes")
             corners = np.array(corners, np.float64).reshape(-1, 4)
             return Boxes(corners, tuple(names), tuple(size) if size else None, tuple(remarks))
-        data = read_joined(source, "boxes")
-        # In YOLO, an image without objects has an empty file, or no file.
-        if self.boxes == "yolo" and data is None and self.unannotated == "auto":
+        if self.boxes == "voc":
+            return voc_boxes(read_joined(source, "boxes"))
+        try:
+            data = read_joined(source, "boxes")
+        except MissingError:
+            # In YOLO, an image without objects has an empty file, or no file.
+            if self.unannotated != "auto":
+                raise
             return Boxes(np.zeros((0, 4)), (), None, (_NO_FILE,))
-        if self.boxes == "yolo" and data is not None:
-            return yolo_boxes(data, self.class_names, self.yolo_lines)
-        if data is None:
-            raise MissingError("no annotation file found")
-        return voc_boxes(data)
+        return yolo_boxes(data, self.class_names, self.yolo_lines)
 
     def objects_of(self, source: Source) -> list[CocoObject]:
         """The objects in an image of a COCO file, crowds included."""
@@ -301,17 +302,12 @@ class ImageAnnotations:
             if "captions" not in source.row:
                 raise MissingError("no captions found")
             return list(source.row["captions"])
-        data = read_joined(source, "captions")
-        if data is None:
-            raise MissingError("no caption file found")
-        return [line.strip() for line in text_lines(data) if line.strip()]
+        lines = text_lines(read_joined(source, "captions"))
+        return [line.strip() for line in lines if line.strip()]
 
     def mask_of(self, source: Source) -> bytes:
         """The file of the mask of an image; raises what `boxes_of` does."""
-        data = read_joined(source, "mask", MAX_RECORD_BYTES)
-        if data is None:
-            raise MissingError("no mask found")
-        return data
+        return read_joined(source, "mask", MAX_RECORD_BYTES)
 
 
 def _names_in(inputs: Inputs) -> Iterator[str]:
@@ -327,12 +323,9 @@ def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
     Raises:
         UsageError: The value of `--boxes` is not valid.
     """
-    kind, _, path = boxes.partition(":")
-    if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
-        raise UsageError(
-            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
-        )
-    return cast(BoxFormat, kind), absolute_path(path) if path else ""
+    expected = "coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
+    kind, path = _format_and_path("--boxes", boxes, get_args(BoxFormat), expected)
+    return cast(BoxFormat, kind), path
 
 
 def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
@@ -341,13 +334,20 @@ def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
     Raises:
         UsageError: The value of `--captions` is not valid, or its file cannot be read.
     """
-    kind, _, path = captions.partition(":")
-    if kind not in get_args(CaptionFormat) or (kind == "coco" and not path):
-        raise UsageError(f"--captions {captions}: expected coco:FILE, txt or txt:DIR")
-    path = absolute_path(path) if path else ""
+    expected = "coco:FILE, txt or txt:DIR"
+    kind, path = _format_and_path("--captions", captions, get_args(CaptionFormat), expected)
     if kind == "coco":
         coco_file("--captions coco", path)
     return cast(CaptionFormat, kind), path
+
+
+def _format_and_path(
+    flag: str, text: str, formats: Collection[str], expected: str
+) -> tuple[str, str]:
+    kind, _, path = text.partition(":")
+    if kind not in formats or (kind in ("coco", "csv") and not path):
+        raise UsageError(f"{flag} {text}: expected {expected}")
+    return kind, absolute_path(path) if path else ""
 
 
 def yolo_names(path: str) -> tuple[str, ...]:

@@ -323,7 +323,7 @@ def test_an_archive_of_annotations_serves_a_folder_of_images(tmp_path):
     source = annotated(annotations, "a/1.jpg", image)
     assert annotations.boxes_of(source).names == voc_boxes(VOC.encode()).names
     other = annotated(annotations, "a/2.jpg", image.with_name("2.jpg"))
-    with pytest.raises(RejectError, match="no annotation file found"):
+    with pytest.raises(RejectError, match="no boxes found"):
         annotations.boxes_of(other)
 
 
