@@ -16,37 +16,23 @@ from PIL import Image, UnidentifiedImageError
 from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.packages import require
 
-# Pillow's names of the formats that are read, and their usual names. Pillow recognises formats by their
-# content, whatever the name of a file, and would also open those that another program or handler decodes:
-# EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come
-# first; TGA has no signature and accepts nearly any file.
-FORMATS = {
-    "JPEG": "JPEG",
-    "PNG": "PNG",
-    "GIF": "GIF",
-    "BMP": "BMP",
-    "WEBP": "WebP",
-    "TIFF": "TIFF",
-    "JPEG2000": "JPEG 2000",
-    "AVIF": "AVIF",
-    "PPM": "PPM, PGM, PBM",
-    "ICO": "ICO",
-    "QOI": "QOI",
-    "DDS": "DDS",
-    "SGI": "SGI",
-    "TGA": "TGA",
-    "HEIF": "HEIC, HEIF",
-}
+# Formats of animations and pages. The further images in an MPO, a JPEG of a phone or a stereo camera,
+# are previews and other views.
+_WITH_FRAMES = ("PNG", "TIFF", "GIF", "WEBP", "AVIF")
+
+_WITHOUT_FRAMES = ("BMP", "JPEG2000", "ICO", "PPM", "QOI", "DDS", "SGI", "TGA", "HEIF")
+
+# Pillow's names of the formats that are read. Pillow recognises formats by their content, whatever the
+# name of a file, and would also open those that another program or handler decodes: EPS by Ghostscript,
+# WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come first; TGA has no
+# signature and accepts nearly any file.
+FORMATS = ("JPEG", *_WITH_FRAMES, *_WITHOUT_FRAMES)
 
 # The brands of HEIF files, at byte 8.
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
 
 # Whether the first frame of a file is a record, or every frame.
 Frames = Literal["first", "all"]
-
-# Formats of animations and pages. The further images in an MPO, a JPEG of a phone or a stereo camera,
-# are previews and other views.
-_WITH_FRAMES = ("GIF", "PNG", "WEBP", "TIFF", "AVIF")
 
 # An animated PNG states a number, which may be a lie; no frame of any format is smaller.
 _MIN_FRAME_BYTES = 12
@@ -109,8 +95,7 @@ def _reason(head: bytes) -> str:
     for name in _formats():
         _, accepts = Image.OPEN[name]
         if accepts and accepts(head) is True:
-            kind = FORMATS[name]
-            return f"cannot be decoded: a {kind} file that is damaged, or of a kind that Pillow does not read"
+            return f"cannot be decoded: a {name} file that is damaged, or of a kind that Pillow does not read"
     return "cannot be decoded: unknown image format"
 
 
