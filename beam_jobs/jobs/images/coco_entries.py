@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import ijson
 
@@ -40,13 +40,14 @@ Events = Iterator[tuple[str, Any]]
 
 # Not `ijson.items`: it keeps the path to every value, so that 60 KB of brackets take 2 GB and 600 KB
 # exhaust memory; and a pass for each list takes 1.4 times as long as this one.
-def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def entries(file: BinaryIO, details: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (section, entry) for each entry of a file's lists; {} if the entry is not an object.
 
     Args:
-        events: The output of `ijson.basic_parse` for a whole file.
+        file: A COCO file, from its first bracket.
         details: Fields to read besides those of boxes and captions.
     """
+    events = ijson.basic_parse(file, use_float=True)
     fields = _FIELDS.union(details)
     if next(events)[0] != "start_map":
         return
