@@ -18,6 +18,7 @@ from beam_jobs.jobs.images.boxes import (
     Boxes,
     Geometry,
     Resize,
+    in_order,
     is_about_stored,
     move_boxes,
     move_keypoints,
@@ -118,7 +119,7 @@ class AnnotationReader:
         record.remarks += boxes.remarks + _true({_NO_BOX: lost, _CUT_BOX: beyond and not lost})
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
-        record["boxes"] = corners
+        record["boxes"] = in_order(corners, annotations.box_order)
         record["box_labels"] = tuple(boxes.names[row] for row in kept)
         if annotations.details:
             record.update(self._details(boxes.size, kept))
@@ -139,7 +140,8 @@ class AnnotationReader:
         features: dict[str, Any] = {}
         if names := annotations.keypoints:
             points = keypoints_of(boxed, len(names), size)
-            features["keypoints"] = move_keypoints(points, size, geometry, annotations.about)
+            moved = move_keypoints(points, size, geometry, annotations.about)
+            features["keypoints"] = in_order(moved, annotations.box_order)
         if annotations.segmentation == "instances":
             features["instance_masks"] = self._instance_masks(boxed, size)
         if annotations.segmentation == "semantic":
