@@ -177,12 +177,14 @@ class ImageFlags(InputFlags):
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source stores the files unchanged: drop --image_size")
+        if self.image_encoding == "source" and self.frames == "all":
+            raise UsageError(
+                "--frames all: --encoding source stores all frames in one record; use png or tensor"
+            )
         if self.strip_metadata and self.image_encoding != "source":
             raise UsageError(
                 f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
             )
-        if self.frames == "all":
-            self._check_frames()
         self._check_pixels()
         if size and math.prod(size) * self.channels * _BYTES[self.dtype] >= _MAX_RECORD_BYTES:
             raise UsageError(
@@ -207,12 +209,6 @@ class ImageFlags(InputFlags):
             raise UsageError(
                 f"--dtype {self.dtype}: {given}{self.image_encoding} cannot store such pixels; use "
                 f"{' or '.join(encodings)}"
-            )
-
-    def _check_frames(self) -> None:
-        if self.image_encoding == "source":
-            raise UsageError(
-                "--frames all: --encoding source stores all frames in one record; use png or tensor"
             )
 
     def annotations(self) -> ImageAnnotations:

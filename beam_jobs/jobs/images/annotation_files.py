@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import glob
-import io
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from beam_jobs.errors import DataError, RejectError, UsageError
+from beam_jobs.jobs.images.boxes import MissingError
 from beam_jobs.jobs.images.voc_yolo import MAX_BYTES
 from beam_jobs.sources.archives.archive import archive_kind, members
 from beam_jobs.sources.archives.member import (
@@ -29,7 +29,6 @@ from beam_jobs.storage.paths import comparable, spellings
 from readers.files.local import is_local
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
-from readers.format.tfrecord import MAX_RECORD_BYTES
 
 Content = Literal["boxes", "captions", "mask"]
 
@@ -221,62 +220,28 @@ def joined_reads(source: Source, content: Content | None = None) -> Iterator[Rea
                 yield Read(inside[0], at.offset, needed, needed)
 
 
-def open_joined(
-    source: Source,
-    content: Content,
-    opener: Callable[[str], BinaryIO],
-    limit: int = MAX_RECORD_BYTES,
-) -> BinaryIO | None:
-    """Opens the file with some content that is joined to a source; None if no file is joined.
-
-    Args:
-        source: The image.
-        content: What the file holds.
-        opener: Opens it if it is in no archive.
-        limit: The most bytes of a member of an archive.
+def read_joined(source: Source, content: Content, limit: int = MAX_BYTES) -> bytes:
+    """Reads the file with some content that is joined to a source.
 
     Raises:
-        RejectError: The file cannot be opened.
+        MissingError: No such file is joined.
+        RejectError: The file has more than `limit` bytes, or cannot be read.
     """
     entry = next((entry for entry in source.joined if entry[0] == content), None)
     if entry is None:
-        return None
+        raise MissingError(f"no {content} found")
     _, path, _, _, *location = entry
+    archive, member = (_split(path) if location else None) or (path, "")
     try:
-        if not location:
-            return opener(path)
-        archive, member = _split(path) or (path, "")
         with open_file(archive) as file:
-            return io.BytesIO(read_member(file, MemberLocation(*location[0]), member, limit))
+            if location:
+                return read_member(file, MemberLocation(*location[0]), member, limit)
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise RejectError(f"it has more than {limit} bytes")
     except (OSError, RejectError) as error:
         raise RejectError(f"{path}: cannot be read: {error}") from None
-
-
-def read_joined(source: Source, content: Content) -> bytes | None:
-    """Reads the file that `open_joined` opens, up to one byte over `MAX_BYTES`."""
-    opened = open_joined(source, content, open_file, MAX_BYTES)
-    if opened is None:
-        return None
-    try:
-        with opened as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise RejectError(f"its {content}: cannot be read: {error}") from None
-
-
-def caption_lines(data: bytes) -> list[str]:
-    """The captions in a text file, one in each line that is not blank.
-
-    Raises:
-        RejectError: They are too long, or not UTF-8.
-    """
-    if len(data) > MAX_BYTES:
-        raise RejectError(f"its captions are longer than {MAX_BYTES >> 20} MiB")
-    try:
-        lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise RejectError(f"its captions are not UTF-8: {error}") from None
-    return [line.strip() for line in lines if line.strip()]
+    return data
 
 
 def check_shared(images: list[Source]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Literal, TypeVar, cast, get_args
+from typing import Literal, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from beam_jobs.jobs.images.annotation_files import (
     LAYOUTS,
     AnnotationFiles,
     Statuses,
-    caption_lines,
     check_shared,
     image_path,
-    open_joined,
     read_joined,
     stem_of,
 )
@@ -40,6 +38,7 @@ from beam_jobs.jobs.images.coco_objects import (
 from beam_jobs.jobs.images.voc_yolo import (
     YoloLines,
     read_class_names,
+    text_lines,
     voc_boxes,
     yolo_boxes,
     yolo_lines_of,
@@ -47,8 +46,9 @@ from beam_jobs.jobs.images.voc_yolo import (
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Names, label_names
 from beam_jobs.sources.source import Source, column_of
-from beam_jobs.storage.files import open_seekable, read_bytes
+from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import absolute_path
+from readers.format.tfrecord import MAX_RECORD_BYTES
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
@@ -249,7 +249,7 @@ class ImageAnnotations:
         data = []
         for source in images:
             with contextlib.suppress(RejectError):
-                data.append(read_joined(source, "boxes") or b"")
+                data.append(read_joined(source, "boxes"))
         return replace(self, yolo_lines=yolo_lines_of(data))
 
     def _check_entries(self, inputs: Inputs) -> None:
@@ -284,15 +284,16 @@ class ImageAnnotations:
             corners, names, size, remarks = column_of(source.row, "boxes")
             corners = np.array(corners, np.float64).reshape(-1, 4)
             return Boxes(corners, tuple(names), tuple(size) if size else None, tuple(remarks))
-        data = read_joined(source, "boxes")
-        # In YOLO, an image without objects has an empty file, or no file.
-        if self.boxes == "yolo" and data is None and self.unannotated == "auto":
+        if self.boxes == "voc":
+            return voc_boxes(read_joined(source, "boxes"))
+        try:
+            data = read_joined(source, "boxes")
+        except MissingError:
+            # In YOLO, an image without objects has an empty file, or no file.
+            if self.unannotated != "auto":
+                raise
             return Boxes(np.zeros((0, 4)), (), None, (_NO_FILE,))
-        if self.boxes == "yolo" and data is not None:
-            return yolo_boxes(data, self.class_names, self.yolo_lines)
-        if data is None:
-            raise MissingError("no annotation file found")
-        return voc_boxes(data)
+        return yolo_boxes(data, self.class_names, self.yolo_lines)
 
     def objects_of(self, source: Source) -> list[CocoObject]:
         """The objects in an image of a COCO file, crowds included."""
@@ -304,16 +305,12 @@ class ImageAnnotations:
             if "captions" not in source.row:
                 raise MissingError("no captions found")
             return list(source.row["captions"])
-        data = read_joined(source, "captions")
-        if data is None:
-            raise MissingError("no caption file found")
-        return caption_lines(data)
+        lines = text_lines(read_joined(source, "captions"))
+        return [line.strip() for line in lines if line.strip()]
 
-    def open_mask(self, source: Source) -> BinaryIO:
-        """Opens the mask of an image; raises what `boxes_of` does."""
-        if (file := open_joined(source, "mask", open_seekable)) is None:
-            raise MissingError("no mask found")
-        return file
+    def mask_of(self, source: Source) -> bytes:
+        """The file of the mask of an image; raises what `boxes_of` does."""
+        return read_joined(source, "mask", MAX_RECORD_BYTES)
 
 
 def _names_in(inputs: Inputs) -> Iterator[str]:
@@ -329,12 +326,9 @@ def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
     Raises:
         UsageError: The value of `--boxes` is not valid.
     """
-    kind, _, path = boxes.partition(":")
-    if kind not in get_args(BoxFormat) or (kind in ("coco", "csv") and not path):
-        raise UsageError(
-            f"--boxes {boxes}: expected coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
-        )
-    return cast(BoxFormat, kind), absolute_path(path) if path else ""
+    expected = "coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
+    kind, path = _format_and_path("--boxes", boxes, get_args(BoxFormat), expected)
+    return cast(BoxFormat, kind), path
 
 
 def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
@@ -343,13 +337,20 @@ def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
     Raises:
         UsageError: The value of `--captions` is not valid, or its file cannot be read.
     """
-    kind, _, path = captions.partition(":")
-    if kind not in get_args(CaptionFormat) or (kind == "coco" and not path):
-        raise UsageError(f"--captions {captions}: expected coco:FILE, txt or txt:DIR")
-    path = absolute_path(path) if path else ""
+    expected = "coco:FILE, txt or txt:DIR"
+    kind, path = _format_and_path("--captions", captions, get_args(CaptionFormat), expected)
     if kind == "coco":
         coco_file("--captions coco", path)
     return cast(CaptionFormat, kind), path
+
+
+def _format_and_path(
+    flag: str, text: str, formats: Collection[str], expected: str
+) -> tuple[str, str]:
+    kind, _, path = text.partition(":")
+    if kind not in formats or (kind in ("coco", "csv") and not path):
+        raise UsageError(f"{flag} {text}: expected {expected}")
+    return kind, absolute_path(path) if path else ""
 
 
 def yolo_names(path: str) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
+
+import ijson
 
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.boxes import number_of
@@ -30,23 +32,22 @@ _OPENS = frozenset(("start_map", "start_array"))
 
 _CLOSES = frozenset(("end_map", "end_array"))
 
-# How many values of each field are kept: one more than a box has, room for a thousand keypoints, and for
-# the corners of a coastline. Those of a segmentation are lists in a list.
-_MOST = {"keypoints": 3000, "segmentation": 1 << 20}
-_MOST_OF_OTHERS, _DEPTH = 5, 2
+# How many parts of a value are kept, room for the corners of a coastline; and how deep they are nested.
+_MOST, _DEPTH = 1 << 20, 3
 
 Events = Iterator[tuple[str, Any]]
 
 
 # Not `ijson.items`: it keeps the path to every value, so that 60 KB of brackets take 2 GB and 600 KB
 # exhaust memory; and a pass for each list takes 1.4 times as long as this one.
-def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def entries(file: BinaryIO, details: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (section, entry) for each entry of a file's lists; {} if the entry is not an object.
 
     Args:
-        events: The output of `ijson.basic_parse` for a whole file.
+        file: A COCO file, from its first bracket.
         details: Fields to read besides those of boxes and captions.
     """
+    events = ijson.basic_parse(file, use_float=True)
     fields = _FIELDS.union(details)
     if next(events)[0] != "start_map":
         return
@@ -55,7 +56,7 @@ def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dic
             continue  # to the end of the file, where ijson rejects a second value
         event, _ = next(events)
         if section not in _SECTIONS or event != "start_array":
-            _values(events, event)
+            _value(events, event)
             continue
         for event, _ in events:
             if event == "end_array":
@@ -63,51 +64,38 @@ def entries(events: Events, details: Collection[str]) -> Iterator[tuple[str, dic
             if event == "start_map":
                 yield section, _entry(events, fields)
             else:
-                _values(events, event)
+                _value(events, event)
                 yield section, {}
 
 
 def _entry(events: Events, fields: Collection[str]) -> dict[str, Any]:
-    """The fields of an object whose start was read; lists are cut to their first values."""
+    """The fields of an object whose start was read."""
     entry = {}
     for event, field in events:
         if event == "end_map":
             break
         event, value = next(events)
-        read = field in fields
-        values = _values(events, event, _MOST.get(field, _MOST_OF_OTHERS) if read else 0)
-        if read:
-            entry[field] = values if event in _OPENS else value
+        value = _value(events, event, value, _MOST * (field in fields))
+        if field in fields:
+            entry[field] = value
     return entry
 
 
-def _values(events: Events, event: str, room: int = 0) -> Any:
-    """The first `room` values of the list or object that an event starts, and "..." if a list has more."""
+def _value(events: Events, event: str, value: Any = None, most: int = 0) -> Any:
+    """The value that an event starts; ["..."] if it has `most` parts or more, or is nested too deep."""
     if event not in _OPENS:
-        return None
-    inside: list[Any] = [{} if event == "start_map" else []]
-    whole, field = inside[0], ""
-    for event, value in events:
-        if room <= 0 and event == "number":
+        return value
+    builder, depth = ijson.ObjectBuilder(), 1
+    builder.event(event, value)
+    while depth:
+        event, value = next(events)
+        if most <= 0 and event == "number":
             continue  # one comparison for the corners of polygons: most of a file
-        if event in _CLOSES:
-            inside.pop()
-            if not inside:
-                break
-        elif event == "map_key":
-            field = value
-        else:
-            kept = room > 0 and len(inside) <= _DEPTH
-            room -= 1
-            if event in _OPENS:
-                value = ({} if event == "start_map" else []) if kept else None
-            if kept and isinstance(into := inside[-1], dict):
-                into[field] = value
-            elif kept:
-                into.append(value)
-            if event in _OPENS:
-                inside.append(value)
-    return [*whole, "..."] if room < 0 and isinstance(whole, list) else whole
+        depth += (event in _OPENS) - (event in _CLOSES)
+        most = most - 1 if depth <= _DEPTH else 0
+        if most > 0:
+            builder.event(event, value)
+    return builder.value if most > 0 else ["..."]
 
 
 # The known names of columns, in lower case and without separators.
@@ -177,47 +165,37 @@ def _columns(names: Sequence[str], path: str) -> dict[str, str]:
 def _entries(
     rows: Iterable[Row], columns: Mapping[str, str], path: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    images: dict[str, tuple[int, list[float]]] = {}
+    images: dict[str, dict[str, Any]] = {}
     classes: dict[str, int] = {}
     for row in rows:
         if row.values is None:
             raise UsageError(f"{path}: row {row.number}: {row.error}")
         values = {meaning: row.values.get(name) for meaning, name in columns.items()}
         name = comparable(str(values["file"]))
-        size = [number_of(values.get(side, 1)) for side in ("height", "width")]
+        size = {side: number_of(values.get(side, 1)) for side in ("height", "width")}
         if name not in images:
-            images[name] = len(images), size
-            stated = dict(zip(("height", "width"), size, strict=True))
-            yield "images", {"id": images[name][0], "file_name": name, **stated}
-        image, first_size = images[name]
-        box = {side: values[side] for side in _BOX if side in values}
-        if values["class"] in ("", None) and all(side in ("", None) for side in box.values()):
+            images[name] = {"id": len(images), "file_name": name, **size}
+            yield "images", images[name]
+        image = images[name]
+        if all(values.get(meaning) in ("", None) for meaning in ("class", *_BOX)):
             continue  # An image without objects.
-        bbox = _bbox({side: number_of(value) for side, value in box.items()})
-        error = ""
-        if size != first_size and not math.isnan(sum(size)):
-            sides = *size, *first_size
-            error = "states {1:g} x {0:g} pixels, but an earlier one {3:g} x {2:g}".format(*sides)
-        elif values["class"] in ("", None):
-            error = "has a box without a class"
-        elif not (min(bbox[2:]) >= 0 and math.isfinite(sum(bbox))):
-            found = ", ".join(f"{columns[side]} {value!r:.20}" for side, value in box.items())
-            error = f"has {found}, expected a box"
-        if error:
-            yield "annotations", {"image_id": image, "error": f"its row {row.number} {error}"}
-            continue
-        label = str(values["class"])
-        number = whole_number(label)
-        label = label if number is None else str(number)
-        yield (
-            "annotations",
-            {
-                "image_id": image,
-                "category_id": classes.setdefault(label, len(classes)),
-                "bbox": bbox,
-                "iscrowd": int(number_of(values.get("iscrowd", 0)) == 1),
-            },
-        )
+        bbox = _bbox({side: number_of(values[side]) for side in _BOX if side in values})
+        entry = {"image_id": image["id"], "bbox": bbox}
+        is_box = min(bbox[2:]) >= 0 and math.isfinite(sum(bbox))
+        fits = all(math.isnan(size[side]) or size[side] == image[side] for side in size)
+        if is_box and fits and values["class"] not in ("", None):
+            label = str(values["class"])
+            number = whole_number(label)
+            label = label if number is None else str(number)
+            entry["category_id"] = classes.setdefault(label, len(classes))
+            entry["iscrowd"] = int(number_of(values.get("iscrowd", 0)) == 1)
+        else:
+            found = [f"{columns[meaning]} {value!r:.20}" for meaning, value in values.items()]
+            entry["error"] = (
+                f"its row {row.number} has {', '.join(found)}, expected a class, a box, and one size for all "
+                "boxes of an image"
+            )
+        yield "annotations", entry
     if not images:
         raise UsageError(f"{path}: the table has no rows")
     for name, id_ in classes.items():

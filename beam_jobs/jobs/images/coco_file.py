@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
+import ijson
 import numpy as np
 import orjson
 
@@ -22,7 +23,6 @@ from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
 from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE
 from beam_jobs.jobs.images.coco_entries import entries, table_entries
 from beam_jobs.jobs.images.coco_objects import CocoAnnotations, reversed_name
-from beam_jobs.packages import require
 
 # The unit of corners in a table of boxes.
 BoxUnit = Literal["auto", "pixels", "fractions"]
@@ -42,16 +42,13 @@ def read_coco(path: str, details: bool = False) -> CocoAnnotations:
     Raises:
         UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
     """
-    ijson = require("ijson", "beam", "COCO files")
     lists = _CocoLists(path, details)
     try:
         with open_annotations(path) as file:
             mark = file.read(3)
         with open_annotations(path) as file:
             file.read(3 if mark == codecs.BOM_UTF8 else 0)
-            for section, entry in entries(
-                ijson.basic_parse(file, use_float=True), _DETAILS * details
-            ):
+            for section, entry in entries(file, _DETAILS * details):
                 lists.add(section, entry)
     except (OSError, RejectError) as error:
         raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
@@ -183,17 +180,14 @@ class _CocoLists:
             )
         self._categories[category] = name
         keypoints = entry.get("keypoints") or []
-        if not isinstance(keypoints, list):
+        is_list = isinstance(keypoints, list)
+        names = tuple(map(str, keypoints)) if is_list else ()
+        if not is_list or (names and self._keypoint_names not in ((), names)):
             raise self._error(
-                f"category {category} has keypoints {keypoints!r:.80}, expected a list"
+                f"category {category} has keypoints {keypoints!r:.80}, expected a list, the same in all "
+                "categories"
             )
-        if names := tuple(map(str, keypoints)):
-            if self._keypoint_names not in ((), names):
-                raise self._error(
-                    f"category {category} has other keypoints than earlier categories; a dataset "
-                    "has one list of keypoints"
-                )
-            self._keypoint_names = names
+        self._keypoint_names = names or self._keypoint_names
 
     def _add_annotation(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "image_id", "an annotation")

@@ -5,6 +5,7 @@ pycocotools makes the masks of polygons, but would take memory or crash for dama
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -151,9 +152,7 @@ class CocoAnnotations:
         Raises:
             MissingError: The file has no such image.
         """
-        stem = (
-            file_name[: file_name.rfind(".")] if "." in file_name.rpartition("/")[2] else file_name
-        )
+        stem, _ = os.path.splitext(file_name)
         for name in (reversed_name(file_name), reversed_name(stem)):  # Some tables name the stems.
             start = name
             while start:
@@ -283,15 +282,12 @@ def _are_coordinates(values: list[Any]) -> bool:
 
 def _points(polygon: Any) -> np.ndarray:
     """The x and y of a polygon's corners, float64 [k, 2]."""
-    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+    is_list = isinstance(polygon, list) and len(polygon) >= 6 and not len(polygon) % 2
+    if not is_list or not _are_coordinates(polygon):
         raise RejectError(
-            f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners in one list"
+            f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners in one list, "
+            f"numbers below {_MAX_COORDINATE}"
         )
-    for value in polygon:
-        if not _are_coordinates([value]):
-            raise RejectError(
-                f"its polygon has {value!r:.80}, expected numbers below {_MAX_COORDINATE}"
-            )
     return np.array(polygon, np.float64).reshape(-1, 2)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -80,9 +81,9 @@ class AnnotationReader:
             record["captions"] = captions or []
             unannotated |= captions is None
         if annotations.masks:
-            opened = annotations.found(annotations.open_mask, self.source)
-            record["mask"] = self._mask(opened)
-            unannotated |= opened is None
+            file = annotations.found(annotations.mask_of, self.source)
+            record["mask"] = self._mask(file)
+            unannotated |= file is None
         record.remarks += _true({_UNANNOTATED: unannotated, _TURNED: self._guesses})
 
     @property
@@ -93,11 +94,10 @@ class AnnotationReader:
         auto = annotations.about == "auto" and annotations.boxes != "yolo"
         return bool(annotated) and auto and self.geometry.keeps_size
 
-    def _mask(self, opened: BinaryIO | None) -> Image.Image:
-        if opened is None:
-            height, width = self._mask_size
-            return Image.new("L", (width, height))
-        mask = read_mask(opened, self.max_pixels)
+    def _mask(self, data: bytes | None) -> Image.Image:
+        if data is None:
+            return Image.new("L", self._mask_size[::-1])
+        mask = read_mask(data, self.max_pixels)
         # YOLO's boxes state no size and refer to the upright image, so a mask with them does too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
         return self._moved(mask, tie)
@@ -119,9 +119,8 @@ class AnnotationReader:
         record.remarks += boxes.remarks + _true({_NO_BOX: lost, _CUT_BOX: beyond and not lost})
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
-        names = tuple(boxes.names[row] for row in kept)
         record["boxes"] = in_order(corners, annotations.box_order)
-        record["box_labels"] = names
+        record["box_labels"] = tuple(boxes.names[row] for row in kept)
         if annotations.details:
             record.update(self._details(boxes.size, kept))
         return annotated is not None
@@ -146,13 +145,11 @@ class AnnotationReader:
         if annotations.segmentation == "instances":
             features["instance_masks"] = self._instance_masks(boxed, size)
         if annotations.segmentation == "semantic":
-            self._check_segmented(size)
             features["mask"] = self._moved(Image.fromarray(semantic_mask(objects, size)))
         return features
 
     def _instance_masks(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> np.ndarray:
         """The mask of each of n objects, uint8 [n, height, width]: 1 inside, 0 outside."""
-        self._check_segmented(size)
         shape = len(objects), *self._mask_size
         if (pixels := math.prod(shape)) > self.max_pixels:
             raise RejectError(
@@ -163,10 +160,6 @@ class AnnotationReader:
         for number, mask in enumerate(object_masks(objects, size)):
             result[number] = np.asarray(self._moved(Image.fromarray(mask)))
         return result
-
-    def _check_segmented(self, size: tuple[int, int]) -> None:
-        """Checks the size that a segmentation states, before a mask is made for it."""
-        is_about_stored(size, self.geometry, "its segmentation is", self.annotations.about)
 
     @property
     def _mask_size(self) -> tuple[int, int]:
@@ -180,14 +173,15 @@ class AnnotationReader:
         return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
 
 
-def read_mask(opened: BinaryIO, max_pixels: int) -> Image.Image:
+def read_mask(data: bytes, max_pixels: int) -> Image.Image:
     """The values of a mask file, as `mask_values` gives them.
 
     Raises:
-        RejectError: The file cannot be read, is too large, or its values are not classes.
+        RejectError: The file cannot be decoded, is too large, or its values are not classes.
     """
+    file = io.BytesIO(data)
     try:
-        with opened as file, decoding(file, max_pixels) as mask:
+        with decoding(file, max_pixels) as mask:
             check_decodable(mask, file)
             if mask.format in ("JPEG", "MPO"):
                 raise RejectError("it is a JPEG, which changes class ids; save it as PNG")

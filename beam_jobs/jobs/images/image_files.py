@@ -16,42 +16,23 @@ from PIL import Image, UnidentifiedImageError
 from beam_jobs.errors import JobError, RejectError, UsageError
 from beam_jobs.packages import require
 
-# Pillow's names of the formats that are read, and their usual names. Pillow recognises formats by their
-# content, whatever the name of a file, and would also open those that another program or handler decodes:
-# EPS by Ghostscript, WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come
-# first; TGA has no signature and accepts nearly any file.
-FORMATS = {
-    "JPEG": "JPEG",
-    "PNG": "PNG",
-    "GIF": "GIF",
-    "BMP": "BMP",
-    "WEBP": "WebP",
-    "TIFF": "TIFF",
-    "JPEG2000": "JPEG 2000",
-    "AVIF": "AVIF",
-    "PPM": "PPM, PGM, PBM",
-    "ICO": "ICO",
-    "QOI": "QOI",
-    "DDS": "DDS",
-    "SGI": "SGI",
-    "TGA": "TGA",
-    "HEIF": "HEIC, HEIF",
-}
+# Formats of animations and pages. The further images in an MPO, a JPEG of a phone or a stereo camera,
+# are previews and other views.
+_WITH_FRAMES = ("PNG", "TIFF", "GIF", "WEBP", "AVIF")
 
-# Formats whose first bytes no other file has by chance.
-_SIGNED = ("JPEG", "PNG", "GIF", "WEBP", "JPEG2000", "AVIF", "ICO", "QOI", "DDS")
+_WITHOUT_FRAMES = ("BMP", "JPEG2000", "ICO", "PPM", "QOI", "DDS", "SGI", "TGA", "HEIF")
+
+# Pillow's names of the formats that are read. Pillow recognises formats by their content, whatever the
+# name of a file, and would also open those that another program or handler decodes: EPS by Ghostscript,
+# WMF, BUFR, GRIB, HDF5; and IPTC, which may contain any of them. Common formats come first; TGA has no
+# signature and accepts nearly any file.
+FORMATS = ("JPEG", *_WITH_FRAMES, *_WITHOUT_FRAMES)
 
 # The brands of HEIF files, at byte 8.
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1")
 
-_TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-
 # Whether the first frame of a file is a record, or every frame.
 Frames = Literal["first", "all"]
-
-# Formats of animations and pages. The further images in an MPO, a JPEG of a phone or a stereo camera,
-# are previews and other views.
-_WITH_FRAMES = ("GIF", "PNG", "WEBP", "TIFF", "AVIF")
 
 # An animated PNG states a number, which may be a lie; no frame of any format is smaller.
 _MIN_FRAME_BYTES = 12
@@ -98,7 +79,7 @@ def _open(file: BinaryIO) -> Image.Image:
         file.seek(0)
         head = file.read(16)
     if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
-        raise RejectError(_reason(file, head))
+        raise RejectError(_reason(head))
     try:
         require("pillow_heif", "heif", "HEIC and HEIF files").register_heif_opener()
     except UsageError as error:
@@ -107,22 +88,14 @@ def _open(file: BinaryIO) -> Image.Image:
     return _open(file)
 
 
-def _reason(file: BinaryIO, head: bytes) -> str:
+def _reason(head: bytes) -> str:
     """Why a file that begins with these bytes cannot be opened."""
     if not head:
         return "the file is empty"
-    if head[:4] in _TIFF:
-        return "cannot be decoded: a TIFF with a dtype, channels or a compression that Pillow does not read"
-    if head[4:12] in (b"ftypavif", b"ftypavis") and "AVIF" not in _formats():
-        return "cannot be decoded: AVIF needs Pillow 11.3 or later"
-    for name in set(_SIGNED) & set(_formats()):
-        opener, accepts = Image.OPEN[name]
+    for name in _formats():
+        _, accepts = Image.OPEN[name]
         if accepts and accepts(head) is True:
-            file.seek(0)
-            try:
-                opener(file, "")
-            except Exception as error:  # Pillow's plugins raise nearly everything on broken input
-                return f"cannot be decoded: a damaged {FORMATS[name]} file: {error}"
+            return f"cannot be decoded: a {name} file that is damaged, or of a kind that Pillow does not read"
     return "cannot be decoded: unknown image format"
 
 
@@ -139,18 +112,16 @@ def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
         image = _open(file)
     except Image.DecompressionBombError as error:
         raise _too_large(error, max_pixels) from None
-    try:
-        check_pixels(image, max_pixels)
-    except RejectError:
-        image.close()
-        raise
+    check_pixels(image, max_pixels)
     return image
 
 
-def _too_large(error: Image.DecompressionBombError, max_pixels: int) -> RejectError:
-    """The reject for an error of Pillow, whose text begins with the number of pixels."""
-    found = re.search(r"\d+", str(error))
-    return RejectError(_too_many(int(found[0]) if found else 0, max_pixels))
+def _too_large(pixels: int | Exception, max_pixels: int) -> RejectError:
+    """The reject for a number of pixels, or for an error of Pillow, whose text begins with it."""
+    number = "".join(re.findall(r"\d+", str(pixels))[:1])
+    return RejectError(
+        f"its {number} pixels are more than --max_pixels {max_pixels}: give a larger number to read it"
+    )
 
 
 @contextlib.contextmanager
@@ -294,13 +265,8 @@ def check_pixels(image: Image.Image, max_pixels: int) -> None:
     Raises:
         RejectError: It has more than `max_pixels`.
     """
-    pixels = image.width * image.height
-    if pixels > max_pixels:
-        raise RejectError(_too_many(pixels, max_pixels))
-
-
-def _too_many(pixels: int, max_pixels: int) -> str:
-    return f"its {pixels} pixels are more than --max_pixels {max_pixels}: give a larger number to read it"
+    if (pixels := image.width * image.height) > max_pixels:
+        raise _too_large(pixels, max_pixels)
 
 
 def has_more_frames(image: Image.Image) -> bool:
@@ -332,10 +298,6 @@ def orientation_of(image: Image.Image) -> int:
     """The EXIF orientation of an image, 1 to 8; 1 if its EXIF is damaged."""
     if image.format == "PNG":
         image.load()  # EXIF may follow the pixels.
-    return _exif_orientation(image)
-
-
-def _exif_orientation(image: Image.Image) -> int:
     with contextlib.suppress(Exception):  # Pillow raises nearly everything on damaged EXIF.
         # Not the PNG plugin's own `getexif`, which decodes all pixels first.
         found = Image.Image.getexif(image).get(ORIENTATION, 1)
@@ -343,10 +305,9 @@ def _exif_orientation(image: Image.Image) -> int:
     return 1
 
 
-def header_of(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[tuple[int, int], int] | None:
-    """((height, width), EXIF orientation) of an image file; None if its header cannot be read."""
-    try:
-        with open_image(file, max_pixels) as image:
-            return (image.height, image.width), _exif_orientation(image)
-    except Exception:  # Pillow's plugins raise nearly everything; decoding the file reports why.
-        return None
+def stored_size(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """(height, width) in the header of an image file; zeros if it cannot be read."""
+    # Pillow's plugins raise nearly everything; decoding the file reports why.
+    with contextlib.suppress(Exception), open_image(file, max_pixels) as image:
+        return image.height, image.width
+    return 0, 0

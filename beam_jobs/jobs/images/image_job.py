@@ -25,11 +25,11 @@ from beam_jobs.jobs.images.image_files import (
     count_frames,
     decoding,
     has_more_frames,
-    header_of,
     losses,
     open_image,
     orientation_of,
     stored_bits,
+    stored_size,
 )
 from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
@@ -215,29 +215,17 @@ class ImageJob(FilesInParts):
             RejectError: The file cannot be decoded, or an annotation does not fit it.
         """
         with decoding(file, self.max_pixels) as image:
-            converted = self._converted(image, file)
-            more = has_more_frames(image)
-        record = self._record(source, *converted)
-        if more:
-            record.remarks += (_MORE_FRAMES,)
+            record = self._record(source, image, file)
+            if has_more_frames(image):
+                record.remarks += (_MORE_FRAMES,)
         return record
 
-    def _record(
-        self,
-        source: Source,
-        pixels: np.ndarray | bytes,
-        geometry: Geometry,
-        remarks: tuple[str, ...],
-    ) -> Record:
+    def _record(self, source: Source, image: Image.Image, file: BinaryIO) -> Record:
+        """The record of the current frame of an image."""
+        pixels, geometry, remarks = self._converted(image, file)
         record = Record({"image": pixels}, remarks)
-        AnnotationReader(
-            self.annotations,
-            source,
-            geometry,
-            self.image_size,
-            self.resize,
-            self.max_pixels,
-        ).add_to(record)
+        sizes = self.image_size, self.resize, self.max_pixels
+        AnnotationReader(self.annotations, source, geometry, *sizes).add_to(record)
         if mask := record.get("mask"):
             record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         if self.image_info:
@@ -254,8 +242,7 @@ class ImageJob(FilesInParts):
             keys = [f"{source.key}#{number}" for number in range(1, count + 1)]
         size = len(data) // len(keys)
         if self.encoding not in IMAGE_ENCODINGS:
-            header = None if self.image_size else header_of(io.BytesIO(data), self.max_pixels)
-            height, width = self.image_size or (header[0] if header else (0, 0))
+            height, width = self.image_size or stored_size(io.BytesIO(data), self.max_pixels)
             size = height * width * self.channels * np.dtype(self.dtype).itemsize
         return [(key, size + _OVERHEAD_BYTES) for key in keys]
 
@@ -268,8 +255,7 @@ class ImageJob(FilesInParts):
             for number in range(count_frames(image, len(data))):
                 image.seek(number)
                 check_pixels(image, self.max_pixels)
-                converted = self._converted(image, file)
-                yield f"{source.key}#{number + 1}", self._record(source, *converted)
+                yield f"{source.key}#{number + 1}", self._record(source, image, file)
 
     def _converted(
         self, image: Image.Image, file: BinaryIO

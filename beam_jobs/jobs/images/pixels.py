@@ -309,9 +309,7 @@ def resized_by_planes(
     weighted[..., :3] *= pixels[..., 3:]
     found = by_planes(weighted, resize)
     alpha = found[..., 3:]
-    found[..., :3] = np.divide(
-        found[..., :3], alpha, out=np.zeros_like(found[..., :3]), where=alpha > 0
-    )
+    found[..., :3] /= np.where(alpha > 0, alpha, 1)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, Literal
@@ -34,6 +33,18 @@ _TAKEN = "its lines of more than five values were taken for {}; --yolo_lines say
 _LINES_CHECKED, _SHARE = 1000, 0.9
 
 
+def text_lines(data: bytes) -> list[str]:
+    """The lines of a text file.
+
+    Raises:
+        RejectError: It is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise RejectError(f"not UTF-8: {error}") from None
+
+
 class _NoEntities(ElementTree.TreeBuilder):
     """Rejects document types: their entities may expand without limit or name other files."""
 
@@ -51,30 +62,18 @@ def voc_boxes(data: bytes) -> Boxes:
     Raises:
         RejectError: The file is not XML, has no size, or an object has no name or no box.
     """
-    _check_size(data)
     try:
         root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_NoEntities()))
-    except RejectError:
-        raise
     # The parser raises other errors for unknown encodings.
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise RejectError(f"not XML: {error}") from None
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
     objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
-    corners = _corners([box for _, box in objects])
+    corners = np.array([box for _, box in objects], np.float64).reshape(-1, 4)
     if 0 < corners.max(initial=0) <= LARGEST_FRACTION < max(height, width):
         raise RejectError("all boxes lie in one pixel: are they fractions of the image?")
     corners /= height, width, height, width
     return Boxes(corners, tuple(name for name, _ in objects), (height, width))
-
-
-def _corners(rows: Sequence[Sequence[float]]) -> np.ndarray:
-    return np.array(rows, np.float64).reshape(len(rows), 4)
-
-
-def _check_size(data: bytes) -> None:
-    if len(data) > MAX_BYTES:
-        raise RejectError(f"an annotation of {len(data)} bytes, expected at most {MAX_BYTES}")
 
 
 def _voc_side(root: ElementTree.Element, side: str) -> int:
@@ -89,20 +88,11 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
     name = (object_.findtext("name") or "").strip()
     if not name:
         raise RejectError(f"object {number} has no name")
-    box = []
-    for side in _SIDES:
-        text = object_.findtext(f"bndbox/{side}")
-        box.append(number_of(text))
-        if math.isnan(box[-1]):
-            raise RejectError(
-                f"object {number} {name!r:.80} has {side} {text!r:.80}, expected a number"
-            )
-    for low, high in ((0, 2), (1, 3)):
-        if box[high] < box[low]:
-            raise RejectError(
-                f"object {number} {name!r:.80} has {_SIDES[high]} {box[high]:g} below "
-                f"{_SIDES[low]} {box[low]:g}"
-            )
+    texts = {side: object_.findtext(f"bndbox/{side}") for side in _SIDES}
+    y0, x0, y1, x1 = box = list(map(number_of, texts.values()))
+    if not (y0 <= y1 and x0 <= x1):
+        found = ", ".join(f"{side} {text!r:.20}" for side, text in texts.items())
+        raise RejectError(f"object {number} {name!r:.80} has {found}, expected a box")
     return name, box
 
 
@@ -149,21 +139,15 @@ def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto")
     Raises:
         RejectError: A line is not valid, its class has no name, or a number is not a fraction.
     """
-    _check_size(data)
-    try:
-        lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise RejectError(f"not UTF-8: {error}") from None
     kind = "poses" if lines_are == "poses" else "polygons"
     classes, corners, longest = [], [], 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text_lines(data), 1):
         if fields := line.split():
             classes.append(_yolo_class(number, fields[0], names))
             corners.append(_yolo_box(number, fields[1:], kind == "poses"))
             longest = max(longest, len(fields))
-    return Boxes(
-        _corners(corners), tuple(classes), None, (_TAKEN.format(kind),) if longest > 5 else ()
-    )
+    remarks = (_TAKEN.format(kind),) if longest > 5 else ()
+    return Boxes(np.array(corners, np.float64).reshape(-1, 4), tuple(classes), None, remarks)
 
 
 def _yolo_class(number: int, text: str, names: Sequence[str]) -> str:
@@ -208,13 +192,13 @@ def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
     if len(data) > MAX_BYTES:
         raise UsageError(f"{path}: {len(data)} bytes, expected a list of class names")
     try:
-        text = data.decode("utf-8-sig").rstrip().replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8: {error}") from None
+        lines = text_lines(data.rstrip())
+    except RejectError as error:
+        raise UsageError(f"{path}: {error}") from None
     if path.lower().endswith((".yaml", ".yml")):
-        names = _yaml_names(text, path)
+        names = _yaml_names("\n".join(lines), path)
     else:
-        names = [line.strip() for line in text.splitlines()]
+        names = [line.strip() for line in lines]
     if not names:
         raise UsageError(f"{path}: it has no class names, expected one per line")
     numbers: dict[str, int] = {}

@@ -109,16 +109,16 @@ def test_a_row_without_a_class_is_an_image_without_objects(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("b.jpg,20,10,dog,9,1,6,6", "has xmin '9', ymin '1', xmax '6', ymax '6', expected a box"),
-        ("b.jpg,20,10,dog,0_1,1,6,6", "has xmin '0_1', ymin"),
-        ("b.jpg,20,10,dog,\u0661,1,6,6", "has xmin '\u0661', ymin"),
-        ("b.jpg,20,10,,9,1,6,6", "has a box without a class"),
-        ("b.jpg,40,20,dog,2,1,6,6", "states 40 x 20 pixels, but an earlier one 20 x 10"),
+        ("b.jpg,20,10,dog,9,1,6,6", "class 'dog', xmin '9', ymin '1', xmax '6', ymax '6', width"),
+        ("b.jpg,20,10,dog,0_1,1,6,6", "class 'dog', xmin '0_1', ymin"),
+        ("b.jpg,20,10,dog,\u0661,1,6,6", "class 'dog', xmin '\u0661', ymin"),
+        ("b.jpg,20,10,,2,1,6,6", "class (''|None), xmin '2', ymin '1'"),
+        ("b.jpg,40,20,dog,2,1,6,6", "class 'dog', .*, width '40', height '20', expected .* size"),
     ],
 )
 def test_an_invalid_box_rejects_only_its_image(tmp_path, row, message):
     table = read_table(write(tmp_path, f"{TUTORIAL}{row}\n"))
-    with pytest.raises(RejectError, match=f"^its row 4 {message}"):
+    with pytest.raises(RejectError, match=f"^its row 4 has filename 'b.jpg', {message}"):
         table.boxes("b.jpg")
     assert len(table.boxes("a.jpg").names) == 1
 

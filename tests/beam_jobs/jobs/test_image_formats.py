@@ -81,6 +81,9 @@ def has_sixteen_bits(kind: str) -> bool:
     return bool((stored(dataclasses.replace(PLAIN, dtype="uint16"), data)[..., 0] == pixels).all())
 
 
+# The usual names of formats, if Pillow has others.
+NAMES = {"WEBP": "WebP", "JPEG2000": "JPEG 2000", "PPM": "PPM, PGM, PBM", "HEIF": "HEIC, HEIF"}
+
 # Those that not every environment reads.
 ROWS = {"AVIF": "| AVIF | yes | yes | |", "HEIF": "| HEIC, HEIF | | yes | |"}
 
@@ -90,7 +93,7 @@ def row(kind: str) -> str:
     found = stored(PLAIN, data)
     assert abs(found.astype(int) - expected).mean() <= 8, kind
     marks = (has_frames(kind), has_alpha(kind), has_sixteen_bits(kind))
-    return f"| {FORMATS[kind]} | {' | '.join('yes' if mark else '' for mark in marks)} |".replace(
+    return f"| {NAMES.get(kind, kind)} | {' | '.join('yes' if mark else '' for mark in marks)} |".replace(
         "|  |", "| |"
     ).replace("|  |", "| |")
 
@@ -167,7 +170,7 @@ def heic(brand: bytes = b"heic") -> bytes:
 def test_a_heic_file_without_its_package_is_a_reject_that_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     monkeypatch.setattr(
-        image_files, "_formats", lambda: tuple(FORMATS.keys() & Image.OPEN.keys() - {"HEIF"})
+        image_files, "_formats", lambda: tuple(set(FORMATS) & Image.OPEN.keys() - {"HEIF"})
     )
     expected = r"^HEIC and HEIF files need pillow_heif .*: pip install 'beam-shards\[heif\]'$"
     for brand in (b"heic", b"mif1"):
@@ -182,8 +185,3 @@ def test_heic_is_read_upright():
     assert abs(found.astype(int) - np.rot90(COLORS[:32], -1)).mean() <= 4
     assert stored(PLAIN, data).shape == (64, 64, 3)
     assert "cannot be decoded" in refusal(data[:400])
-
-
-def test_avif_is_refused_with_its_version_where_pillow_does_not_read_it(monkeypatch):
-    monkeypatch.setattr(image_files, "_formats", lambda: ("PNG",))
-    assert refusal(heic(b"avif")) == "cannot be decoded: AVIF needs Pillow 11.3 or later"

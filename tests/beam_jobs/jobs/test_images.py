@@ -465,19 +465,16 @@ def test_an_image_inside_an_icon_has_the_same_limit(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("data", "error"),
+    ("data", "kind"),
     [
-        (WHOLE["PNG"][:29] + bytes(4) + WHOLE["PNG"][33:], r"PNG file: .*checksum in b'IHDR'\)$"),
-        (
-            WHOLE["PNG"][:33] + chunk(b"tRNS", b"a") + WHOLE["PNG"][33:],
-            "PNG file: unpack_from requi",
-        ),
-        (WHOLE["GIF"][:100], "GIF file: no more images in GIF file$"),
-        (WHOLE["JPEG"][:4], "JPEG file: "),
+        (WHOLE["PNG"][:29] + bytes(4) + WHOLE["PNG"][33:], "PNG"),
+        (WHOLE["PNG"][:33] + chunk(b"tRNS", b"a") + WHOLE["PNG"][33:], "PNG"),
+        (WHOLE["GIF"][:100], "GIF"),
+        (WHOLE["JPEG"][:4], "JPEG"),
     ],
 )
-def test_the_reason_says_what_is_damaged(data, error):
-    with pytest.raises(RejectError, match=f"^cannot be decoded: a damaged {error}"):
+def test_the_reason_says_what_is_damaged(data, kind):
+    with pytest.raises(RejectError, match=f"^cannot be decoded: a {kind} file that is damaged"):
         stored(job(), data)
 
 

@@ -1,6 +1,5 @@
 """Files of masks: their values are class ids, whatever their colors."""
 
-import io
 import struct
 import zlib
 
@@ -36,7 +35,7 @@ def palette_png(values: np.ndarray, bits: int, transparent: bytes = b"") -> byte
 def test_the_value_of_a_palette_mask_is_the_number_of_the_entry(bits, transparent):
     values = (VALUES % (1 << min(bits, 7))).astype(np.uint8)
     data = palette_png(values, bits, transparent)
-    mask = read_mask(io.BytesIO(data), 16)
+    mask = read_mask(data, 16)
     assert mask.mode == "L"
     np.testing.assert_array_equal(np.asarray(mask), values)
 
@@ -54,9 +53,9 @@ def test_a_mask_of_colors_is_a_reject_with_its_mode_and_the_cure(mode):
     data = encoded(Image.new(mode, (2, 2)), "PNG")
     message = f"its mask: an image of mode {mode}, expected one value per pixel: .*; replace each color by"
     with pytest.raises(RejectError, match=message):
-        read_mask(io.BytesIO(data), 4)
+        read_mask(data, 4)
 
 
 def test_a_mask_that_is_a_jpeg_is_rejected():
     with pytest.raises(RejectError, match="its mask: it is a JPEG, which changes class ids"):
-        read_mask(io.BytesIO(encoded(Image.fromarray(VALUES), "JPEG")), 100)
+        read_mask(encoded(Image.fromarray(VALUES), "JPEG"), 100)

@@ -92,8 +92,11 @@ def test_every_polygon_has_the_pixels_that_pycocotools_gives(height, width, poly
     [
         (None, "it has no segmentation"),
         ([[1, 2, 3, 4]], r"its polygon \[1, 2, 3, 4\], expected the x and y of 3 or more corners"),
-        ([[1, 2, 3, 4, 5, "6"]], "its polygon has '6', expected numbers below"),
-        ([[1, 1, 1e9, 4, 5, 6]], "its polygon has 1000000000.0, expected numbers below"),
+        ([[1, 2, 3, 4, 5, "6"]], r"its polygon \[1, 2, 3, 4, 5, '6'\], expected .* numbers below"),
+        (
+            [[1, 1, 1e9, 4, 5, 6]],
+            r"its polygon \[1, 1, 1000000000.0, 4, 5, 6\], expected .* numbers below",
+        ),
         (
             [[[1, 2], [3, 4], [5, 6]]],
             r"its polygon \[\[1, 2\], .*, expected the x and y of 3 or more corners in one",
@@ -272,11 +275,12 @@ def test_a_segmentation_for_another_size_is_rejected_before_it_is_drawn(tmp_path
 
 
 def test_large_and_deep_segmentations_are_cut(tmp_path, monkeypatch):
-    monkeypatch.setitem(coco_entries._MOST, "segmentation", 9)
+    monkeypatch.setattr(coco_entries, "_MOST", 30)
     path = tmp_path / "c.json"
     for whole, kept in (
-        ([[1.5] * 40, [2]], [[1.5] * 8, "..."]),
-        ({"counts": [[[7]]], "size": [1, 2]}, {"counts": [[]], "size": [1, 2]}),
+        ([[1.5] * 40, [2]], ["..."]),
+        ([[1.5] * 20, [2]], [[1.5] * 20, [2]]),
+        ({"counts": [[[7]]], "size": [1, 2]}, ["..."]),
     ):
         path.write_text(json.dumps(document(segmentation=whole)))
         found = read_coco(str(path), details=True)
@@ -311,7 +315,7 @@ def test_the_keypoints_of_a_category_must_be_a_list(tmp_path):
 def test_categories_must_agree_about_keypoints(tmp_path):
     coco = document()
     coco["categories"][0]["keypoints"] = ["tail"]
-    with pytest.raises(UsageError, match="category 1 has other keypoints than earlier categories"):
+    with pytest.raises(UsageError, match=r"category 1 has keypoints .*the same in all"):
         job(tmp_path, coco, keypoints=True)
     for category in coco["categories"]:
         del category["keypoints"]

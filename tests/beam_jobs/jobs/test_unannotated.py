@@ -63,9 +63,9 @@ def load(folder, number: int, **flags) -> dict:
 EVERY = [
     ({"boxes": "coco:{}/c.json"}, "the COCO file has no image of this name"),
     ({"boxes": "csv:{}/t.csv"}, "the table has no image of this name"),
-    ({"boxes": "voc"}, "no annotation file found"),
+    ({"boxes": "voc"}, "no boxes found"),
     ({"captions": "coco:{}/c.json"}, "the COCO file has no image of this name"),
-    ({"captions": "txt:{}/t"}, "no caption file found"),
+    ({"captions": "txt:{}/t"}, "no captions found"),
     ({"masks": "{}/m"}, "no mask found"),
 ]
 
@@ -96,7 +96,7 @@ def test_an_image_without_an_annotation_is_kept_on_request(folder, flags):
 
 def test_a_yolo_file_may_be_required(folder):
     assert "has no YOLO file" in load(folder, 2, boxes="yolo").remarks[0]
-    with pytest.raises(RejectError, match="no annotation file found"):
+    with pytest.raises(RejectError, match="no boxes found"):
         load(folder, 2, boxes="yolo", unannotated="reject")
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.images.annotation_files import caption_lines
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, move_boxes, move_keypoints
 from beam_jobs.jobs.images.coco_file import read_coco, read_table
 from beam_jobs.jobs.images.coco_objects import (
@@ -92,8 +91,6 @@ def _examine_yolo(data: bytes) -> None:
     for names in ((), ("cat", "dog")):
         with contextlib.suppress(RejectError):
             _check_boxes(yolo_boxes(data, names))
-    with contextlib.suppress(RejectError):
-        assert all(line.strip() for line in caption_lines(data))
 
 
 def _examine_classes(data: bytes) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.images.features import read_mask
-from beam_jobs.jobs.images.image_files import decoding, header_of
+from beam_jobs.jobs.images.image_files import decoding, stored_size
 from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -41,7 +41,7 @@ _JOBS = (
 
 def _examine_job(job: ImageJob, data: bytes) -> None:
     source = Source("a/b.png", len(data))
-    header_of(io.BytesIO(data), _MOST_PIXELS)
+    stored_size(io.BytesIO(data), _MOST_PIXELS)
     try:
         job.parts_of(source, data)
         for number, (_, record) in enumerate(job.records_of(source, data)):
@@ -51,7 +51,7 @@ def _examine_job(job: ImageJob, data: bytes) -> None:
     except RejectError as error:
         assert str(error), "a reject without a reason"
     with contextlib.suppress(RejectError):
-        assert read_mask(io.BytesIO(data), _MOST_PIXELS).mode == "L"
+        assert read_mask(data, _MOST_PIXELS).mode == "L"
 
 
 def _check_picture(job: ImageJob, data: bytes, image: Any) -> None:
