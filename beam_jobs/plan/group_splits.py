@@ -120,8 +120,7 @@ class GroupSplits:
     def check(self, summary: Summary) -> None:
         """Checks that the groups of all inputs were dealt; DataError if the runner lost or repeated groups."""
         if self.inputs != summary.inputs:
-            what = "inputs while groups were dealt to splits"
-            raise loss_error(what, self.inputs, summary.inputs)
+            raise loss_error("inputs while groups were dealt", self.inputs, summary.inputs)
 
     def pack(self) -> bytes:
         """The splits as bytes."""

@@ -127,8 +127,7 @@ def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
             continue
         if first and stated != names:
             raise UsageError(
-                f"label column {column!r}: {path} states other classes than {first}: make a dataset of "
-                "each"
+                f"label column {column!r}: {path} states other classes than {first}: make a dataset of each"
             )
         first, names = path, stated
         if not names:
@@ -153,8 +152,7 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
         kind = table_kind(path)
         if kind is None:
             raise UsageError(
-                f"--split_column {column}: {path} is not a table, so the names in the column are not known "
-                "before its records are read: add --splits train,val"
+                f"--split_column {column}: {path} is not a table, so its names are not known: add --splits train,val"
             )
         with usage_errors(f"--split_column {column}: {path}"), open_seekable(path) as file:
             for row in read_rows(file, *kind, {column}, inputs.dialect):
@@ -162,8 +160,7 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
                     names.add(column_text(row.values or {}, column))
                 if len(names) > _MAX_SPLIT_NAMES:
                     raise UsageError(
-                        f"it has more than {_MAX_SPLIT_NAMES} different values, too many for splits; name "
-                        "another column"
+                        f"it has more than {_MAX_SPLIT_NAMES} different values, too many for splits"
                     )
     if not names:
         raise UsageError(

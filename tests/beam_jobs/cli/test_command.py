@@ -180,8 +180,8 @@ REFUSALS = [
     (TABLE + "--split_column split --num_shards test=2", "no split 'test', the splits are train,"),
     (
         "images --input {data}/pics.zip --split_column split --output {data}/out",
-        "--split_column split: {data}/pics.zip is not a table, so the names in "
-        "the column are not known before its records are read: add --splits train,val",
+        "--split_column split: {data}/pics.zip is not a table, so its names are not known: add "
+        "--splits train,val",
     ),
     (TEXT + "--split_column s", "--split_column s: no row has a name in it; is it the right"),
     (RESHARD + "--split_column s", "--split_column s: list the names in it, such as --splits"),
