@@ -30,8 +30,7 @@ def threshold_of(text: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(
-            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 for texts, or 0.9 for pictures and "
-            "recordings"
+            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 for texts, 0.9 for pictures"
         ) from None
 
 

@@ -155,13 +155,9 @@ def deal_groups(sizes: GroupSizes, to: Splits) -> GroupSplits | None:
         splits[hash_] = _neediest(groups[hash_], totals, lacks)
         for label, size in groups[hash_].items():
             lacks[label][splits[hash_]] -= size
-    ordered = sorted(splits)
-    return GroupSplits(
-        sizes.inputs,
-        np.array(ordered, np.uint64),
-        np.array([splits[hash_] for hash_ in ordered], np.uint8),
-        to,
-    )
+    hashes = np.array(sorted(splits), np.uint64)
+    dealt = np.array([splits[hash_] for hash_ in sorted(splits)], np.uint8)
+    return GroupSplits(sizes.inputs, hashes, dealt, to)
 
 
 def _spread(group: Mapping[str, int], totals: Mapping[str, int]) -> float:

@@ -114,7 +114,8 @@ def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
         UsageError: a table states other names than the first.
     """
     # One file shows whether they are Parquet. Listing all of a million texts would take as long as the job.
-    if any(_kind_of_first(pattern) != ("parquet", False) for pattern in inputs.patterns):
+    first_files = (file for pattern in inputs.patterns for file in match(pattern, limit=1))
+    if any(table_kind(file.path) != ("parquet", False) for file in first_files):
         return ()
     first, names = "", tuple[str, ...]()
     for path in sorted(file.path for pattern in inputs.patterns for file in match(pattern)):
@@ -133,10 +134,6 @@ def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
         if not names:
             return ()
     return names
-
-
-def _kind_of_first(pattern: str) -> tuple[str, bool] | None:
-    return next((table_kind(file.path) for file in match(pattern, limit=1)), None)
 
 
 def split_names(inputs: Inputs, column: str) -> list[str]:

@@ -17,13 +17,7 @@ from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
 from beam_jobs.sources.labels import Labels, label_of
-from beam_jobs.sources.rows import (
-    MAX_LINE_BYTES,
-    Row,
-    json_row,
-    numbered_lines,
-    opened_text,
-)
+from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines, opened_text
 from beam_jobs.sources.source import NOT_UTF8, Source
 from beam_jobs.sources.tables import column_names, read_rows
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
@@ -212,16 +206,12 @@ class TextReader(TextFields):
             kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:
-                if kind in TABLES:
+                if kind in TABLES or kind == "json":
                     rows = self._rows(chunk, raw, kind, packed)
                     yield from (self.row_text(row, source) for row in rows)
                     return
                 # A file is cut by bytes only if it is in UTF-8.
                 file = raw if chunk.end else opened_text(raw, packed, self.encoding_of_files)
-                if kind == "json":
-                    rows = read_rows(raw, kind, packed, dialect=self.inputs.dialect)
-                    yield from (self.row_text(row, source) for row in rows)
-                    return
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
                     yield self.plain_text(source.key, data, source)
@@ -236,6 +226,9 @@ class TextReader(TextFields):
     def _rows(self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool) -> Iterator[Row]:
         """Yields the rows of a chunk of a table; UsageError if it lacks a column."""
         source = chunk.source
+        if kind not in TABLES:
+            yield from read_rows(file, kind, packed, dialect=self.inputs.dialect)
+            return
         try:
             header = column_names(file, kind, packed, self.inputs.dialect)
         except UsageError as error:
