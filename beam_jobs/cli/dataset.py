@@ -94,7 +94,7 @@ class DatasetFlags(Flags):
     group_by: str = flag(
         "",
         "keep records in one split if they share the value of a column, or the part of their keys that matches a "
-        "regular expression such as 'subj(\\d+)' (its first group, if any); shares are as close as groups allow",
+        "regular expression such as 'subj(\\d+)' (its first group, if any); shares are as close as group sizes allow",
         unset="each record is assigned to a split separately, or with --window each recording or text",
         metavar="REGEX|column:NAME",
         check="plan.placement:Groups.parse",

@@ -70,7 +70,7 @@ class ImageFlags(InputFlags):
     )
     image_info: bool = flag(
         False,
-        "store `height`, `width` and `depth` of the stored image, int64, and `filename`, its name without folders",
+        "store `height`, `width` and `depth` of the stored image, int64, and `filename`, its file without folders",
     )
     jpeg_exact: bool = flag(
         False,
@@ -105,8 +105,8 @@ class ImageFlags(InputFlags):
     )
     yolo_lines: Literal["auto", "polygons", "poses"] = flag(
         "auto",
-        "lines of more than five values in --boxes yolo: polygons, stored as the boxes around them, or poses, of "
-        "which the box is stored; auto: poses if the first files have lines of one length, whose boxes hold the rest",
+        "lines of more than five values in --boxes yolo: polygons, stored as the boxes around them, or poses, stored as "
+        "their boxes; auto: poses if all lines of the first files have equally many values, and boxes hold the rest",
         needs="boxes",
     )
     box_unit: Literal["auto", "pixels", "fractions"] = flag(

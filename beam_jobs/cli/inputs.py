@@ -80,7 +80,7 @@ class InputFlags(JobFlags):
     key: str = flag(
         "path",
         "source of keys: path (of an archive member: archive and member); member, only the path in the archive, so "
-        "that a folder and its archive have the same keys and splits; with --table also row (path and number), or a column",
+        "that a folder and its archive have equal keys and splits; with --table also row (path and number), or a column",
         metavar="path|member|row|column:NAME",
     )
     delimiter: str = flag(
@@ -102,7 +102,7 @@ class InputFlags(JobFlags):
 
     encodings: str = flag(
         "",
-        "encodings by feature (names before --names), such as boxes=list; overrides --encoding: tensor, a TensorProto; "
+        "encodings of features (by names before --names), such as boxes=list; overrides --encoding: tensor, TensorProto; "
         "raw, bytes without dtype and shape; list, numbers or strings of an Example; text, one string; jpeg; png",
         unset="those of the job",
         metavar="FEATURE=ENCODING,…",

@@ -68,8 +68,8 @@ class SensorFlags(InputFlags):
 
     label: str = label_flag(
         "",
-        ". A column of the recordings, such as column:activity, labels each row; array:y is an array of theirs with a "
-        "label for each row or sample. See --window_label",
+        ". A column of the recordings, such as column:activity, labels each row; array:y is an array with a label for "
+        "each row or sample. See --window_label",
         "|array:NAME",
         _check_label,
     )
@@ -129,7 +129,7 @@ class SensorFlags(InputFlags):
     )
     rate: str = flag(
         "",
-        "sampling rate of files that state none, such as 16kHz, or its column of the metadata, such as column:rate_hz",
+        "sampling rate of files that state none, such as 16kHz, or the metadata column with it: column:rate_hz",
         unset="unknown",
         metavar="HZ|column:NAME",
         check=_check_rate,
