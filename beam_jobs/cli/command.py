@@ -30,7 +30,7 @@ from beam_jobs.engines.launch import NO_WAIT, ends_early
 from beam_jobs.engines.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.pixels import compressed
-from beam_jobs.jobs.job import Job, KeptOut, NearRules, file_job
+from beam_jobs.jobs.job import Job, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
@@ -231,8 +231,8 @@ def _dataset_job(directory: str) -> ReshardJob:
 
 def _kept_out(
     directory: str, likeness: Likeness, compared: Compared, feature_names: Mapping[str, str]
-) -> KeptOut:
-    """A dataset whose records are kept out."""
+) -> tuple[Job, Near]:
+    """A dataset whose records are kept out, and the rules by which they are compared."""
     job = _dataset_job(directory)
     schema = {name: feature for name, feature in (job.given or {}).items() if name != _KEY}
     names = [feature_names.get(name, name) for name in compared.features]
@@ -245,7 +245,7 @@ def _kept_out(
                 f"{', '.join(names)}"
             )
     near = Near(likeness, Compared(compared.kind, theirs), kept_out=f"{directory}: ")
-    return KeptOut(job.without_tokenizer(), near)
+    return job.without_tokenizer(), near
 
 
 def _kind(features: Mapping[str, Feature], job: ReshardJob) -> Kind | None:

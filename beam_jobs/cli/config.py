@@ -31,7 +31,10 @@ def with_config(arguments: Sequence[str]) -> list[str]:
     if not path:
         return rest
     if "://" in path:
-        _set_beam_options(rest)
+        from apache_beam.io.filesystems import FileSystems
+        from apache_beam.options.pipeline_options import PipelineOptions
+
+        FileSystems.set_options(PipelineOptions(rest))  # The options of a store.
     values, of_manifest = _read(path)
     typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
     job = _job(path, typed, _shown(values.pop("job", "")))
@@ -39,14 +42,6 @@ def with_config(arguments: Sequence[str]) -> list[str]:
     wanted = {name: value for name, value in values.items() if f"__{name}" not in given}
     added = _arguments(path, job, wanted, of_manifest)
     return [job, *added, *rest]
-
-
-def _set_beam_options(arguments: Sequence[str]) -> None:
-    """Gives Beam's filesystems the options of a store."""
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    FileSystems.set_options(PipelineOptions(list(arguments)))
 
 
 def _read(path: str) -> tuple[dict[str, Any], bool]:
@@ -62,8 +57,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
         found = _parsed(text, file)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
-            f"--config {path}: {file} is missing; expected a .yaml or .json file, or the directory "
-            "of a dataset"
+            f"--config {path}: {file} is missing; expected a .yaml or .json file, or the directory of a dataset"
         ) from None
     except RecursionError:
         raise UsageError(

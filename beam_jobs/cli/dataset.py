@@ -30,8 +30,7 @@ def threshold_of(text: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(
-            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 for texts, or 0.9 for pictures and "
-            "recordings"
+            f"--drop_near_duplicates {text}: expected a similarity such as 0.8 for texts, 0.9 for pictures"
         ) from None
 
 
@@ -67,8 +66,7 @@ class DatasetFlags(Flags):
     )
     splits: str = flag(
         ONE_SPLIT,
-        "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with "
-        "--split_column only names",
+        "names and shares, which add up to 1, such as train=0.8,val=0.1,test=0.1; with --split_column only names",
         metavar="NAME=SHARE,…",
         everyday=True,
     )
@@ -95,9 +93,8 @@ class DatasetFlags(Flags):
     )
     group_by: str = flag(
         "",
-        "keep records in one split if they share the value of a column, or the part of their keys that "
-        "matches a regular expression such as 'subj(\\d+)' (its first group, or without parentheses the "
-        "whole match). The shares are as close as the sizes of the groups allow",
+        "keep records in one split if they share the value of a column, or the part of their keys that matches a "
+        "regular expression such as 'subj(\\d+)' (its first group, if any); shares are as close as group sizes allow",
         unset="each record is assigned to a split separately, or with --window each recording or text",
         metavar="REGEX|column:NAME",
         check="plan.placement:Groups.parse",
@@ -182,8 +179,7 @@ class DatasetFlags(Flags):
             Splits.parse(self.splits)
         elif self.given("splits") and "=" in self.splits:
             raise UsageError(
-                f"--splits {self.splits}: --split_column determines the shares: give only names, "
-                "such as train,val,test"
+                f"--splits {self.splits}: --split_column determines the shares: give only names, such as train,val"
             )
 
     def directory(self) -> str:

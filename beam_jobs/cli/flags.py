@@ -87,10 +87,9 @@ class Flag:
         for choice in self.choices:
             if str(choice) == text:
                 return choice
-        *most, last = map(str, self.choices)
+        words = list(map(str, self.choices))
         raise UsageError(
-            f"--{self.name} {text}: expected {', '.join(most)} or {last}"
-            f"{did_you_mean(text, (*most, last))}"
+            f"--{self.name} {text}: expected {_either(words)}{did_you_mean(text, words)}"
         )
 
     def _number(self, text: str) -> int:
@@ -169,13 +168,8 @@ class Flags(abc.ABC):
     @classmethod
     def read(cls: type[F], values: dict[str, Any]) -> F:
         """The flags that have some values, and those that have their default."""
-        return cls(
-            **{
-                field.name: values[field.name]
-                for field in dataclasses.fields(cls)
-                if field.name in values
-            }
-        )
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in names})
 
     def given(self, name: str) -> bool:
         """Whether a flag, if the job has it, differs from its default."""
@@ -192,7 +186,7 @@ class Flags(abc.ABC):
             needs = field.metadata.get("needs", "").split()
             if needs and not any(map(self.given, needs)):
                 raise UsageError(
-                    f"{self.typed(field.name)}: it has no effect without {_either(needs)}: add "
+                    f"{self.typed(field.name)}: it has no effect without {_either([f'--{n}' for n in needs])}: add "
                     f"{'it' if len(needs) == 1 else 'one'}, or drop --{field.name}"
                 )
             for other in filter(self.given, field.metadata.get("excludes", "").split()):
@@ -208,7 +202,7 @@ class Flags(abc.ABC):
 
 
 def _either(names: Sequence[str]) -> str:
-    *most, last = (f"--{name}" for name in names)
+    *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 
 
@@ -295,9 +289,8 @@ class RunFlags(Flags):
     )
     config: str = flag(
         "",
-        "a .yaml or .json file of flags, such as input: photos, with lists for flags that take several "
-        "values; or the directory of a dataset, to make it again. Flags on the command line replace "
-        "those of the file",
+        "a .yaml or .json file of flags, such as input: photos, with lists for several values; or the directory of a "
+        "dataset, to make it again. Flags on the command line replace those of the file",
         metavar="FILE|DIR",
     )
 

@@ -58,10 +58,9 @@ class ImageFlags(InputFlags):
     )
     encoding: Literal["auto", ImageEncoding] = flag(
         "auto",
-        "source: the file's own bytes if TensorFlow can decode them, otherwise JPEG for photographs and PNG for "
-        "the rest; jpeg, png: compressed again; tensor: pixels, fastest to read; raw: pixels without dtype and "
-        "shape; list: pixels as numbers of the Example; auto: source, or tensor with --image_size, --dtype or "
-        "--frames all",
+        "source: the file's own bytes if TensorFlow can decode them, otherwise JPEG for photographs and PNG for the "
+        "rest; jpeg, png: compressed again; tensor: pixels, fastest to read; raw: pixels without dtype and shape; "
+        "list: pixels as numbers of the Example; auto: source, or tensor with --image_size, --dtype or --frames all",
         everyday=True,
     )
     strip_metadata: bool = flag(
@@ -71,8 +70,7 @@ class ImageFlags(InputFlags):
     )
     image_info: bool = flag(
         False,
-        "store the `height`, `width` and `depth` of each stored image, int64, and `filename`, the name of its file "
-        "without folders",
+        "store `height`, `width` and `depth` of the stored image, int64, and `filename`, its file without folders",
     )
     jpeg_exact: bool = flag(
         False,
@@ -94,23 +92,21 @@ class ImageFlags(InputFlags):
     )
     boxes: str = flag(
         "",
-        "boxes of objects, from a COCO file; a .csv or another table with a row for each box; or Pascal VOC's .xml "
-        "or YOLO's .txt files that are named like the images, in DIR or in the format's usual folder",
+        "boxes of objects, from a COCO file; a .csv or another table with a row for each box; or Pascal VOC's .xml or "
+        "YOLO's .txt files that are named like the images, in DIR or in the format's usual folder",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
         check="jobs.images.annotations:parse_boxes",
         everyday=True,
     )
     box_order: Literal["yxyx", "xyxy"] = flag(
         "yxyx",
-        "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
-        "and visibility",
+        "corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y and visibility",
         needs="boxes",
     )
     yolo_lines: Literal["auto", "polygons", "poses"] = flag(
         "auto",
-        "what lines of more than five values in --boxes yolo are: polygons, of which the boxes around them are "
-        "stored, or poses, a box and keypoints, of which the box is stored; auto: poses, if all lines of the first "
-        "files have the same number of values, and the first four are a box that holds the rest",
+        "lines of more than five values in --boxes yolo: polygons, stored as the boxes around them, or poses, stored as "
+        "their boxes; auto: poses if all lines of the first files have equally many values, and boxes hold the rest",
         needs="boxes",
     )
     box_unit: Literal["auto", "pixels", "fractions"] = flag(

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 FILES_TRIED = 100
 
 
-# The help of a `--label` that is not given.
-_PARENT_OR_NONE = "parent; none if all inputs lie in one folder"
-
-
 def label_flag(
     default: str,
     also: str = "",
@@ -42,10 +38,9 @@ def label_flag(
     """
     return flag(
         default,
-        "parent: the name of the file's folder; none: no label; csv: a .csv file with the columns path and "
-        "label; column: a column of --table or of the .json next to an archive member, or `cls` for the .cls "
-        f"next to it; lists give several labels{also}",
-        unset=default or _PARENT_OR_NONE,
+        "parent: the file's folder; csv: a .csv file with the columns path and label; column: a column of --table or "
+        f"of the .json next to an archive member, or `cls` for its .cls; lists give several labels{also}",
+        unset=default or "parent; none if all inputs lie in one folder",
         metavar=f"parent|none|csv:FILE|column:NAME{metavar}",
         check=check,
         everyday=True,
@@ -63,9 +58,8 @@ class InputFlags(JobFlags):
 
     input: list[str] = flag(
         [],
-        "files or archives (.zip, .tar, .tar.gz): a pattern in quotes such as 'photos/*/*.jpg' "
-        "(** crosses folders), a file, or a folder with all its subfolders; several may follow. With "
-        "--table, the folder that its paths are relative to",
+        "files or archives (.zip, .tar, .tar.gz): a file, a folder with its subfolders, or a pattern in quotes such "
+        "as 'photos/*/*.jpg' (** crosses folders); several may follow. With --table, the folder of its relative paths",
         unset="the table's folder",
         metavar="PATTERN",
         everyday=True,
@@ -85,9 +79,8 @@ class InputFlags(JobFlags):
     )
     key: str = flag(
         "path",
-        "how keys are made: path, from the path (for archive members: archive path + member path); member, from "
-        "the member's path only, so that a folder and an archive of it have the same keys and splits; with "
-        "--table also row, the path and the row number, or a column",
+        "source of keys: path (of an archive member: archive and member); member, only the path in the archive, so "
+        "that a folder and its archive have equal keys and splits; with --table also row (path and number), or a column",
         metavar="path|member|row|column:NAME",
     )
     delimiter: str = flag(
@@ -102,17 +95,15 @@ class InputFlags(JobFlags):
     )
     extra_features: str = flag(
         "",
-        "columns to store as features, such as age:float32,site:string,tags:string[],"
-        "place:float32[3]",
+        "columns to store as features, such as age:float32,site:string,tags:string[],place:float32[3]",
         metavar="NAME:DTYPE,…",
         check="sources.extra_features:parse_extra_features",
     )
 
     encodings: str = flag(
         "",
-        "encodings of single features, such as boxes=list,label=raw: tensor, a TensorProto; raw, bytes "
-        "without dtype and shape; list, the numbers or strings of an Example; text, a single string; jpeg "
-        "and png, images. Features have their names before --names; takes precedence over --encoding",
+        "encodings of features (by names before --names), such as boxes=list; overrides --encoding: tensor, TensorProto; "
+        "raw, bytes without dtype and shape; list, numbers or strings of an Example; text, one string; jpeg; png",
         unset="those of the job",
         metavar="FEATURE=ENCODING,…",
         check="jobs.encodings:parse_encodings",
@@ -148,8 +139,7 @@ class InputFlags(JobFlags):
                     )
         elif len(self.input) > 1:
             raise UsageError(
-                f"--input {' '.join(self.input)}: with --table, expected one folder, which all "
-                "paths are relative to"
+                f"--input {' '.join(self.input)}: with --table, expected one folder, which contains all files"
             )
 
     @property
@@ -272,8 +262,7 @@ class InputFlags(JobFlags):
         )
         if columns and not known:
             raise UsageError(
-                f"column {columns[0]!r}: expected a --table with a row for each file, or archives "
-                "with a .json next to each member; columns inside the files are not read for this"
+                f"column {columns[0]!r}: expected a --table, or archives with a .json next to each member"
             )
         if join:
             return JoinedInputs(inputs.patterns, inputs.root, output, join=join)

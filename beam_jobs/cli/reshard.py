@@ -30,9 +30,8 @@ class ReshardFlags(JobFlags):
 
     input: list[str] = flag(
         [],
-        "TFRecord files, GZIP or not: a pattern in quotes such as 'old-*.tfrecord*', a file, or a "
-        "folder with all its subfolders; several may follow. Indexes, manifests and texts next to them "
-        "are skipped",
+        "TFRecord files, GZIP or not: a file, a folder with its subfolders, or a pattern in quotes such as "
+        "'old-*.tfrecord*'; several may follow. Indexes, manifests and texts next to them are skipped",
         metavar="PATTERN",
         everyday=True,
     )
@@ -72,10 +71,8 @@ class ReshardedDatasetFlags(DatasetFlags):
 
     splits: str = flag(
         _KEEP,
-        "names and shares of new splits of all records, such as train=0.8,val=0.2; with "
-        "--split_column only names",
-        unset="keep the splits of the input if every file belongs to a dataset with a manifest; "
-        f"{ONE_SPLIT} if none does",
+        "names and shares of new splits of all records, such as train=0.8,val=0.2; with --split_column only names",
+        unset=f"keep those of the input if all files belong to datasets with manifests; {ONE_SPLIT} if none does",
         metavar="NAME=SHARE,…",
         everyday=True,
     )
@@ -83,8 +80,7 @@ class ReshardedDatasetFlags(DatasetFlags):
     def check_splits(self) -> None:
         if self.split_column and self.splits == _KEEP:
             raise UsageError(
-                f"--split_column {self.split_column}: the feature names the splits: list their "
-                "names, such as --splits train,val"
+                f"--split_column {self.split_column}: list the names in it, such as --splits train,val"
             )
         if self.splits != _KEEP:
             super().check_splits()
@@ -102,8 +98,7 @@ class ReshardedDatasetFlags(DatasetFlags):
             )
         if names and self.group_by:
             raise UsageError(
-                f"--group_by {self.group_by}: the records keep their splits, {', '.join(names)}: "
-                "drop it, or add --splits train=0.8,val=0.2 to make new splits"
+                f"--group_by {self.group_by}: the records keep their splits, {', '.join(names)}: drop it, or add --splits"
             )
         return Splits.of_shards(names) if names else Splits.parse(ONE_SPLIT)
 
@@ -121,10 +116,7 @@ class ReshardedDatasetFlags(DatasetFlags):
         if keeps or len(names) < 2:
             return ""
         made = f"--folds {self.folds}" if self.folds else f"--splits {self.splits}"
-        return (
-            f"{made} makes new splits of all records; the splits of the input, "
-            f"{', '.join(names)}, are not kept"
-        )
+        return f"{made} makes new splits of all records; the splits of the input, {', '.join(names)}, are not kept"
 
     def facts(self, splits: Splits) -> dict[str, Any]:
         new = self.splits == _KEEP and not (splits.kept or self.folds)

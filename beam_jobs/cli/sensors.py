@@ -68,8 +68,8 @@ class SensorFlags(InputFlags):
 
     label: str = label_flag(
         "",
-        ". A column that is only in the recordings, such as column:activity, labels each row; array:y is an array "
-        "of the recordings with a label for each row or sample. See --window_label",
+        ". A column of the recordings, such as column:activity, labels each row; array:y is an array with a label for "
+        "each row or sample. See --window_label",
         "|array:NAME",
         _check_label,
     )
@@ -119,8 +119,7 @@ class SensorFlags(InputFlags):
     )
     encoding: Literal["tensor", "raw", "list"] = flag(
         "tensor",
-        "tensor: values with dtype and shape; raw: only the bytes of the values; list: int64 or float32 "
-        "numbers of the Example",
+        "tensor: values with dtype and shape; raw: only their bytes; list: int64 or float32 numbers of the Example",
     )
     dtype: str = flag(
         "",
@@ -130,8 +129,7 @@ class SensorFlags(InputFlags):
     )
     rate: str = flag(
         "",
-        "sampling rate of files that do not state one, such as 50Hz or 16kHz, or the column of their "
-        "metadata with the rate, such as column:rate_hz",
+        "sampling rate of files that state none, such as 16kHz, or the metadata column with it: column:rate_hz",
         unset="unknown",
         metavar="HZ|column:NAME",
         check=_check_rate,
@@ -141,6 +139,7 @@ class SensorFlags(InputFlags):
         "",
         f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
         unset="none: samples are evenly spaced, at the file's rate or --rate",
+        needs="resample",
     )
     time_unit: Literal["auto", "s", "ms", "us", "ns"] = flag(
         "auto",
@@ -174,9 +173,8 @@ class SensorFlags(InputFlags):
     )
     max_gap: str = flag(
         "",
-        "longest gap between measurements that --resample bridges, such as 500ms, or a number of "
-        "samples; recordings with a longer gap are rejected, or cut there with --window or "
-        "--sequence",
+        "longest gap between measurements that --resample bridges, such as 500ms, or a number of samples; recordings "
+        "with a longer gap are rejected, or cut there with --window or --sequence",
         unset="1s",
         metavar="TIME",
         check="jobs.sensors.conditioning:Span.parse --max_gap",
@@ -184,8 +182,7 @@ class SensorFlags(InputFlags):
     )
     nan: Literal["keep", "reject", "interpolate"] = flag(
         "keep",
-        "NaN and infinite values: keep them, reject the recording, or interpolate within the "
-        "channel",
+        "NaN and infinite values: keep them, reject the recording, or interpolate within the channel",
     )
     window: str = flag(
         "",
@@ -219,18 +216,12 @@ class SensorFlags(InputFlags):
     )
     sequence: bool = flag(
         False,
-        "make one record of each recording, with a list of arrays of different lengths: its arrays, its "
-        "windows, or its parts between gaps",
+        "one record per recording, a list of arrays of different lengths: its arrays, windows, or parts between gaps",
         excludes="encoding last_window window_label",
     )
 
     def validate(self) -> None:
         super().validate()
-        if self.time_column and not self.resample:
-            raise UsageError(
-                f"--time_column {self.time_column}: times are used only with --resample: add it, or leave "
-                f"the times out with --drop_columns {self.time_column}"
-            )
         if self.given("window_label") and not self.label.startswith((_COLUMN, _ARRAY)):
             raise UsageError(
                 f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
@@ -346,7 +337,6 @@ class SensorFlags(InputFlags):
         Raises:
             UsageError: the recordings are joined, and their columns are not read.
         """
-
         array = self.label_array
         if self.join and (names := [*filter(None, (array, *wanted))]):
             raise UsageError(

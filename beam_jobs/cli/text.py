@@ -63,9 +63,8 @@ class TextFlags(InputFlags):
     )
     tokens: str = flag(
         "none",
-        "words: ids in a vocabulary learned from the training split, like Keras TextVectorization; bytes: "
-        "UTF-8 bytes + 2; bpe: byte pairs learned from the training split; or a tokenizer.json of "
-        "Hugging Face",
+        "words: ids in a vocabulary learned from the training split, like Keras TextVectorization; bytes: UTF-8 bytes "
+        "+ 2; bpe: byte pairs learned from the training split; or a tokenizer.json of Hugging Face",
         metavar="none|words|bytes|bpe|FILE.json",
         check=_check_tokens,
         everyday=True,
@@ -107,13 +106,11 @@ class TextFlags(InputFlags):
         if self.table and not self.path_column:
             if self.input:
                 raise UsageError(
-                    "--table holds the texts, so there is nothing to read from --input: drop it, "
-                    "or add the --path_column that names files"
+                    "--table holds the texts, so there is nothing to read from --input: drop it, or add --path_column"
                 )
             if self.key != "path" and not self._key_column:
                 raise UsageError(
-                    f"--key {self.key}: texts in a table have keys of its path and row, or of "
-                    "column:NAME"
+                    f"--key {self.key}: texts in a table have keys of its path and row, or of column:NAME"
                 )
         if self.delimiter and self.record == "file" and not (self.table and self.path_column):
             raise UsageError(
@@ -121,7 +118,10 @@ class TextFlags(InputFlags):
             )
         self._check_text_fields()
         self._check_vocabulary_size()
-        self._check_windows()
+        if self.stride > self.window:
+            raise UsageError(
+                f"--stride {self.stride}: expected a number of tokens, at most --window {self.window}"
+            )
 
     def _check_text_fields(self) -> None:
         names = names_in(self.text_field)
@@ -132,13 +132,11 @@ class TextFlags(InputFlags):
         features = [*names, *(f"{name}_tokens" for name in names), "key", "label"]
         if repeated := next((n for n in features if features.count(n) > 1), ""):
             raise UsageError(
-                f"--text_field {self.text_field}: two features would be called {repeated!r}: drop or "
-                "rename one"
+                f"--text_field {self.text_field}: two features would be called {repeated!r}: drop or rename one"
             )
         if self.window:
             raise UsageError(
-                f"--window {self.window}: windows are cut from one text, but --text_field names {len(names)}: "
-                "name one, or drop --window"
+                f"--window {self.window}: windows are cut from one text: name one --text_field, or drop --window"
             )
 
     @property
@@ -159,15 +157,7 @@ class TextFlags(InputFlags):
             check_vocabulary_size(self.vocabulary_size)
         elif self.given("vocabulary_size") and self.tokens != "words":
             raise UsageError(
-                f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a "
-                "vocabulary: drop it, or choose one of them"
-            )
-
-    def _check_windows(self) -> None:
-        if self.stride > self.window:
-            raise UsageError(
-                f"--stride {self.stride}: expected a number of tokens, at most --window "
-                f"{self.window}"
+                f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a vocabulary: drop it"
             )
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
@@ -258,24 +248,21 @@ def _check_first(job: TextJob) -> None:
         if text.text is not None:
             return
         errors.append(f"{text.key}: {text.error}")
-    if len(errors) == 1:
-        raise UsageError(errors[0])
     if errors:
-        raise UsageError(f"no text among the first {len(errors)}: {errors[0]}")
+        several = f"no text among the first {len(errors)}: " if errors[1:] else ""
+        raise UsageError(several + errors[0])
 
 
 def _check_fields(inputs: Inputs, field: str, whole: bool) -> None:
     """Raises UsageError for a field if records are whole files, or the first files are all plain text."""
     if whole:
         raise UsageError(
-            f"field {field!r}: --record file reads no fields; drop it, or list the files in a "
-            "--table and name its --path_column"
+            f"field {field!r}: --record file reads no fields; drop it, or use --table with --path_column"
         )
     for pattern in inputs.patterns:
         for file in itertools.islice(inputs.files(pattern, FILES_TRIED), FILES_TRIED):
             if not file.key.lower().endswith((".txt", ".txt.gz")):
                 return
     raise UsageError(
-        f"field {field!r}: .txt files have no fields; use .jsonl or a table, or list the files "
-        "in a --table and name its --path_column"
+        f"field {field!r}: .txt files have no fields; use .jsonl or a table, or --table with --path_column"
     )

@@ -6,14 +6,14 @@ import abc
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
-from beam_jobs.jobs.record import Record
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.records.encode import Record
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Chunk, RangeCount, Task, batch_chunks, file_tasks
@@ -384,24 +384,13 @@ def file_job(job: Job) -> FileJob | None:
     return job if isinstance(job, FileJob) and job.whole_files else None
 
 
-class KeptOut(NamedTuple):
-    """A dataset whose records are kept out of another.
-
-    Attributes:
-        job: Reads its records.
-        near: The rules by which its records are compared.
-    """
-
-    job: Job
-    near: Near
-
-
 @dataclass(frozen=True)
 class NearRules(Near):
     """The records of a job that are dropped because another one is near.
 
     Attributes:
-        keep_out: Other datasets; records that are near one of theirs are dropped.
+        keep_out: Other datasets, each with the rules by which its records are compared; records that are near one
+            of theirs are dropped.
     """
 
-    keep_out: tuple[KeptOut, ...] = ()
+    keep_out: tuple[tuple[Job, Near], ...] = ()

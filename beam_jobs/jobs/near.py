@@ -77,9 +77,8 @@ class Near:
         """The argument of `Similarity.sketch` for a record; None if a picture cannot be decoded."""
         values = [record[name] for name in self.compared.features]
         if self.likeness.kind == "text":
-            return self.value_of_texts(
-                [bytes(np.asarray(value, object).item()) for value in values]
-            )
+            texts = [bytes(np.asarray(value, object).item()) for value in values]
+            return self.value_of_texts(texts)
         if self.likeness.kind == "recording":
             return [np.asarray(value) for value in values]
         if not isinstance(values[0], bytes):

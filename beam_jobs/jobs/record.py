@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.job import FileJob
 from beam_jobs.records.encode import Record
-from beam_jobs.sources.extra_features import ExtraFeature, extra_values
-from beam_jobs.sources.labels import LABEL, ClassIds, Labels
+from beam_jobs.sources.extra_features import extra_values
+from beam_jobs.sources.labels import LABEL, ClassIds
 from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from beam_jobs.storage.encodings import is_utf8
 
@@ -26,19 +27,7 @@ class SourceValues(NamedTuple):
     remark: str = ""
 
 
-class StatedBySources(Protocol):
-    """The columns and the label of the records of a job."""
-
-    @property
-    def labels(self) -> Labels:
-        """The source of labels."""
-
-    @property
-    def extras(self) -> tuple[ExtraFeature, ...]:
-        """Columns that become features."""
-
-
-def source_values(job: StatedBySources, source: Source, labelled: bool = False) -> SourceValues:
+def source_values(job: FileJob, source: Source, labelled: bool = False) -> SourceValues:
     """The label and the extra columns of a source.
 
     Args:

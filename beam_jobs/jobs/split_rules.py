@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,35 +58,26 @@ class SplitRules:
             labels: The label of each record, needed if there are strata.
         """
         placement = self.placement
-        if placement.groups or placement.deals_groups:
-            return self._by_group(keys, rows)
-        if self.strata:
-            found = LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
-            return self._planned.splits_of(found), {}
-        if not self.needs_rows:
+        by_group = bool(placement.groups) or placement.deals_groups
+        if self.strata and not by_group:
+            block = LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
+            return self._planned.splits_of(block), {}
+        if not (by_group or self.needs_rows):
             return placement.splits_of(keys), {}
-        splits, errors = np.zeros(len(keys), np.uint8), {}
+        rule: Callable[[str, Mapping[str, Any]], Any]
+        rule = placement.groups.of if by_group else placement.split_of
+        values, errors = list[Any](), {}
         for number, key in enumerate(keys):
             try:
                 row = rows[number] if rows else {}
-                splits[number] = placement.split_of(key.decode("utf-8", "surrogateescape"), row)
+                values.append(rule(key.decode("utf-8", "surrogateescape"), row))
             except RejectError as error:
                 errors[number] = str(error)
-        return splits, errors
-
-    def _by_group(
-        self, keys: Sequence[bytes], rows: Sequence[Mapping[str, Any]]
-    ) -> tuple[np.ndarray, dict[int, str]]:
-        groups: list[bytes] = []
-        errors: dict[int, str] = {}
-        for number, key in enumerate(keys):
-            row = rows[number] if rows else {}
-            try:
-                group = self.placement.groups.of(key.decode("utf-8", "surrogateescape"), row)
-                groups.append(group.encode("utf-8", "surrogateescape"))
-            except RejectError as error:
-                errors[number] = str(error)
-        found = self.splits_of_groups(self.placement.group_hashes(groups))
+        if by_group:
+            groups = (group.encode("utf-8", "surrogateescape") for group in values)
+            found = self.splits_of_groups(placement.group_hashes(groups))
+        else:
+            found = np.array(values, np.uint8)
         splits = np.zeros(len(keys), found.dtype)
         splits[np.delete(np.arange(len(keys)), list(errors))] = found
         return splits, errors

@@ -120,8 +120,7 @@ class GroupSplits:
     def check(self, summary: Summary) -> None:
         """Checks that the groups of all inputs were dealt; DataError if the runner lost or repeated groups."""
         if self.inputs != summary.inputs:
-            what = "inputs while groups were dealt to splits"
-            raise loss_error(what, self.inputs, summary.inputs)
+            raise loss_error("inputs while groups were dealt", self.inputs, summary.inputs)
 
     def pack(self) -> bytes:
         """The splits as bytes."""
@@ -156,13 +155,9 @@ def deal_groups(sizes: GroupSizes, to: Splits) -> GroupSplits | None:
         splits[hash_] = _neediest(groups[hash_], totals, lacks)
         for label, size in groups[hash_].items():
             lacks[label][splits[hash_]] -= size
-    ordered = sorted(splits)
-    return GroupSplits(
-        sizes.inputs,
-        np.array(ordered, np.uint64),
-        np.array([splits[hash_] for hash_ in ordered], np.uint8),
-        to,
-    )
+    hashes = np.array(sorted(splits), np.uint64)
+    dealt = np.array([splits[hash_] for hash_ in sorted(splits)], np.uint8)
+    return GroupSplits(sizes.inputs, hashes, dealt, to)
 
 
 def _spread(group: Mapping[str, int], totals: Mapping[str, int]) -> float:

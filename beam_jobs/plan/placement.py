@@ -124,9 +124,8 @@ class Splits:
 
     def of(self, hashes: np.ndarray) -> np.ndarray:
         """The split of each group hash, uint8 [n]; hashes is uint64 [n]."""
-        return np.searchsorted(np.array(self.edges, np.uint64), hashes, side="right").astype(
-            np.uint8
-        )
+        splits = np.searchsorted(np.array(self.edges, np.uint64), hashes, side="right")
+        return splits.astype(np.uint8)
 
     @cached_property
     def _numbers(self) -> dict[bytes, int]:
@@ -145,8 +144,8 @@ class Splits:
         except KeyError as error:
             key = keys[names.index(error.args[0])].decode("utf-8", "backslashreplace")
             raise DataError(
-                f"{key}: expected a shard of {', '.join(self.names)}; the inputs have changed since "
-                "the job began: run the same command again"
+                f"{key}: expected a shard of {', '.join(self.names)}; the inputs have changed since the job began: "
+                "run the same command again"
             ) from None
 
 
@@ -202,8 +201,7 @@ class Groups:
             re.compile(text)
         except re.error as error:
             raise UsageError(
-                f"--group_by {text}: not a regular expression ({error}); expected one, or "
-                f"{COLUMN}NAME"
+                f"--group_by {text}: not a regular expression ({error}); expected one, or {COLUMN}NAME"
             ) from None
         return cls(pattern=text)
 

@@ -259,11 +259,8 @@ class Strata:
             raise loss_error("edges of splits", len(edges), len(places))
         counts = cuts.counts.counts
         names = tuple(sorted(counts))
-        strata = cls(
-            names,
-            np.full((len(names), splits - 1), _NEVER, np.uint64),
-            tuple(counts[name] for name in names),
-        )
+        empty = np.full((len(names), splits - 1), _NEVER, np.uint64)
+        strata = cls(names, empty, tuple(counts[name] for name in names))
         for label, split, edge in edges:
             strata.edges[strata._rows[label], split - 1] = edge
         return strata

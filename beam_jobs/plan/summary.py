@@ -42,8 +42,7 @@ def check_labels(labels: Collection[str]) -> None:
     """Raises UsageError for more than `MAX_LABELS` labels, which cannot be classes."""
     if len(labels) > MAX_LABELS:
         raise UsageError(
-            f"more than {MAX_LABELS} different labels, such as {min(labels)!r}: "
-            "is this the right field or folder?"
+            f"more than {MAX_LABELS} different labels, such as {min(labels)!r}: is this the right field or folder?"
         )
 
 
@@ -183,10 +182,8 @@ class Summary(Divisible):
         bins = bins_of(np.array([sampled.hash for sampled in self.sample], np.uint64))
         complete = len(bins) == min(SAMPLE, int(counts.sum()))
         if len(bins):
-            below = bins[bins < bins.max()]
-            complete &= bool(
-                (np.bincount(below, minlength=BINS)[: bins.max()] == counts[: bins.max()]).all()
-            )
+            below = np.bincount(bins[bins < bins.max()], minlength=BINS)
+            complete &= bool((below[: bins.max()] == counts[: bins.max()]).all())
         if not complete:
             raise loss_error("records to measure")
 

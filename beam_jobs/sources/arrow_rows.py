@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
@@ -29,6 +30,9 @@ _FEWER = 8
 
 # Bytes of rows to unpack at once, in which values of dictionaries are repeated.
 _UNPACKED_BYTES = 64 << 20
+
+# A fraction of a second that Python does not write.
+_NO_FRACTION = re.compile(r"\.0+$")
 
 # The memory that Arrow may allocate for a batch in addition to its largest row, and for the pages of a column: a
 # buffer, a page and a dictionary have a megabyte each. But the header of a page may state 2 GiB, and a few bytes
@@ -356,10 +360,4 @@ def _iso_texts(array: Any) -> list[str | None]:
     """
     zone = "+00:00" if getattr(array.type, "tz", None) else ""
     texts = array.to_numpy(zero_copy_only=False).astype(str).tolist()
-    return [None if text == "NaT" else _iso_text(text) + zone for text in texts]
-
-
-def _iso_text(text: str) -> str:
-    """A time without a fraction if that is zero, as Python writes it."""
-    whole, _, fraction = text.partition(".")
-    return text if fraction.strip("0") else whole
+    return [None if text == "NaT" else _NO_FRACTION.sub("", text) + zone for text in texts]

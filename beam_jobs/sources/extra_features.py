@@ -213,10 +213,6 @@ def _text(value: Any) -> str:
     return value
 
 
-def _boolean(value: Any) -> bool:
-    return _BOOLEANS[str(value).strip().lower()]
-
-
 def _integer(low: int, high: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         if isinstance(value, str):
@@ -265,7 +261,7 @@ _LIMITS = {name: _limit(name) for name in DTYPES if numpy_dtype(name).kind == "f
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "string": _text,
-    "bool": _boolean,
+    "bool": lambda value: _BOOLEANS[str(value).strip().lower()],
     **{name: _integer(low, high) for name, (low, high) in _RANGES.items()},
     **{name: _real(limit) for name, limit in _LIMITS.items()},
 }

@@ -217,8 +217,7 @@ class TableInputs(RowInputs):
             path = path[len(self.root) + 1 :]
         elif path.startswith("/") or _DRIVE.match(path) or not is_local(path):
             raise RejectError(
-                f"{shown!r:.200}: it is not below {self.root or '/'}: name a folder above all files with "
-                "--input"
+                f"{shown!r:.200}: it is not below {self.root or '/'}: name a folder above all files with --input"
             )
         elif folder:
             path = f"{folder}/{path}"
@@ -276,15 +275,9 @@ class EmbeddedInputs(RowInputs):
                 key = named or key
         except RejectError as error:
             return file._replace(error=str(error)), b""
-        return (
-            file._replace(
-                key=key,
-                size=len(data),
-                row=used_columns(row.values, self.columns),
-                path=named or file.key + _ENDINGS.get(data[:4], ""),
-            ),
-            data,
-        )
+        columns = used_columns(row.values, self.columns)
+        named = named or file.key + _ENDINGS.get(data[:4], "")
+        return file._replace(key=key, size=len(data), row=columns, path=named), data
 
     def _contents(self, values: dict[str, Any]) -> tuple[bytes, str]:
         """The bytes and the path of a file; an empty path if the row has no text there."""
@@ -327,8 +320,7 @@ def _path_column(
         names = structs if len(structs) == 1 else usual
         if not names:
             raise UsageError(
-                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, {has}; name the one with "
-                "the paths: --path_column"
+                f"--table {path}: no column {'/'.join(PATH_COLUMNS)}, {has}; name the one with paths: --path_column"
             )
         path_column = names[0]
     for column in (path_column, *columns):
@@ -337,8 +329,7 @@ def _path_column(
             raise UsageError(f"--table {path}: no column {column!r}, {has}{hint}")
     if path_column in structs and table_kind(path) != ("parquet", False):
         raise UsageError(
-            f"--table {path}: column {path_column!r} holds files, which are read only from .parquet: "
-            "write the table as Parquet, such as with to_parquet"
+            f"--table {path}: column {path_column!r} holds files, which are read only from .parquet: convert it"
         )
     return path_column, path_column in structs
 

@@ -114,7 +114,8 @@ def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
         UsageError: a table states other names than the first.
     """
     # One file shows whether they are Parquet. Listing all of a million texts would take as long as the job.
-    if any(_kind_of_first(pattern) != ("parquet", False) for pattern in inputs.patterns):
+    first_files = (file for pattern in inputs.patterns for file in match(pattern, limit=1))
+    if any(table_kind(file.path) != ("parquet", False) for file in first_files):
         return ()
     first, names = "", tuple[str, ...]()
     for path in sorted(file.path for pattern in inputs.patterns for file in match(pattern)):
@@ -127,17 +128,12 @@ def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
             continue
         if first and stated != names:
             raise UsageError(
-                f"label column {column!r}: {path} states other classes than {first}: make a dataset of "
-                "each"
+                f"label column {column!r}: {path} states other classes than {first}: make a dataset of each"
             )
         first, names = path, stated
         if not names:
             return ()
     return names
-
-
-def _kind_of_first(pattern: str) -> tuple[str, bool] | None:
-    return next((table_kind(file.path) for file in match(pattern, limit=1)), None)
 
 
 def split_names(inputs: Inputs, column: str) -> list[str]:
@@ -153,8 +149,7 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
         kind = table_kind(path)
         if kind is None:
             raise UsageError(
-                f"--split_column {column}: {path} is not a table, so the names in the column are not known "
-                "before its records are read: add --splits train,val"
+                f"--split_column {column}: {path} is not a table, so its names are not known: add --splits train,val"
             )
         with usage_errors(f"--split_column {column}: {path}"), open_seekable(path) as file:
             for row in read_rows(file, *kind, {column}, inputs.dialect):
@@ -162,8 +157,7 @@ def split_names(inputs: Inputs, column: str) -> list[str]:
                     names.add(column_text(row.values or {}, column))
                 if len(names) > _MAX_SPLIT_NAMES:
                     raise UsageError(
-                        f"it has more than {_MAX_SPLIT_NAMES} different values, too many for splits; name "
-                        "another column"
+                        f"it has more than {_MAX_SPLIT_NAMES} different values, too many for splits"
                     )
     if not names:
         raise UsageError(

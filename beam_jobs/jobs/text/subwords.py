@@ -119,11 +119,8 @@ class Subwords:
     def _words(self) -> _Words | None:
         return _Words(self._whole) if _has_words_apart(json.loads(self.json)) else None
 
-    def __getstate__(self) -> tuple[str, int]:
-        return self.json, self.max_length
-
-    def __setstate__(self, state: tuple[str, int]) -> None:
-        self.__dict__.update(json=state[0], max_length=state[1])
+    def __reduce__(self) -> tuple[type[Subwords], tuple[str, int]]:
+        return Subwords, (self.json, self.max_length)
 
     @property
     def size(self) -> int:

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from beam_jobs.jobs.job import (
-    Job,
-    Learns,
-    LearnSubwords,
-    LearnWords,
-    RangeCounter,
-    complete_schema,
-)
+from beam_jobs.jobs.job import Job, Learns, LearnSubwords, LearnWords, RangeCounter, complete_schema
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules

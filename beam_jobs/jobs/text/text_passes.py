@@ -6,7 +6,7 @@ import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,7 @@ from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.text_spec import TextSpec
 from beam_jobs.jobs.text.texts import Texts
-from beam_jobs.jobs.text.tokens import (
-    Tokenizer,
-    WordCounts,
-    slice_of,
-    window_bounds,
-    words,
-)
+from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, slice_of, window_bounds, words
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.records.encode import RecordEncoder
@@ -48,16 +42,9 @@ _EXAMPLE_BYTES, _TOKENS_BYTES, _LABEL_BYTES, _EXTRA_BYTES = 50, 40, 16, 30
 
 def _overhead(spec: TextSpec) -> int:
     """The approximate bytes that an Example adds to its text, its key and its tokens."""
-    fields = len(spec.text_features)
     tokens = _TOKENS_BYTES * len(spec.token_features)
-    label = _LABEL_BYTES if spec.has_labels else 0
-    return (
-        _EXAMPLE_BYTES
-        + _EXTRA_BYTES * (fields - 1)
-        + tokens
-        + label
-        + _EXTRA_BYTES * len(spec.extras)
-    )
+    extras = _EXTRA_BYTES * (len(spec.text_features) - 1 + len(spec.extras))
+    return _EXAMPLE_BYTES + tokens + extras + _LABEL_BYTES * spec.has_labels
 
 
 def _tokenizer_of(
@@ -140,9 +127,7 @@ class TextFirstPass(FirstPass):
     def _windows(self, texts: Texts, splits: np.ndarray) -> FoundRecords:
         """The windows of texts; their sizes assume that all tokens of a text have the same length."""
         spec = self.spec
-        keys: list[bytes] = []
-        sizes: list[int] = []
-        repeats = np.zeros(len(texts.keys), np.int64)
+        keys, sizes, rows = list[bytes](), list[int](), list[int]()
         for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
             if spec.tokens == "bpe" and len(text) <= spec.window:
                 # No token is shorter than a byte, so this is one window; it need not be tokenized.
@@ -150,14 +135,13 @@ class TextFirstPass(FirstPass):
             else:
                 tokens = self._tokenizer.count(text)
             bounds = window_bounds(tokens, spec.window, spec.stride)
-            repeats[row] = len(bounds)
+            rows += [row] * len(bounds)
             keys += _window_keys(key, len(bounds))
             each = len(text) / max(tokens, 1) + _TOKEN_BYTES[spec.tokens]
             fixed = len(key) + _overhead(spec)
             sizes += [fixed + int(each * (stop - start)) for start, stop in bounds]
-        labels = [texts.labels[row] for row in np.repeat(np.arange(len(repeats)), repeats)]
-        every = np.repeat(splits, repeats)
-        return FoundRecords(keys, every, np.array(sizes, np.int64), labels, texts.rejects)
+        labels = [texts.labels[row] for row in rows]
+        return FoundRecords(keys, splits[rows], np.array(sizes, np.int64), labels, texts.rejects)
 
 
 def _lengths(values: list[bytes]) -> np.ndarray:
@@ -185,21 +169,20 @@ class TextSecondPass(SecondPass):
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
         for texts, splits, _ in split_texts(self.spec, task, self.plan.rules):
-            columns = self._columns(texts)
+            windows = list[np.ndarray]()
             if self.spec.window:
-                repeats = [len(tokens) for tokens in columns["tokens"]]
-                columns = _flattened(columns, repeats)
-                splits = np.repeat(splits, repeats)
-            keys, columns = columns["key"], self._recoded(columns)
+                texts, rows, windows = self._windows(texts)
+                splits = splits[rows]
+            columns = self._recoded(self._columns(texts, windows))
             if self.plan.mapper:
                 record = functools.partial(_record_of, columns)
-                yield mapped_records(encoder, keys, splits, record, texts.rejects)
+                yield mapped_records(encoder, texts.keys, splits, record, texts.rejects)
                 continue
-            frames, rows = encoder.encode_all(splits, columns)
-            yield EncodedRecords(keys, splits, frames, rows, texts.rejects)
+            frames, encoded = encoder.encode_all(splits, columns)
+            yield EncodedRecords(texts.keys, splits, frames, encoded, texts.rejects)
 
-    def _columns(self, texts: Texts) -> dict[str, list[Any]]:
-        """The columns of texts; with windows, key, text and tokens hold a list for each text."""
+    def _columns(self, texts: Texts, windows: list[np.ndarray]) -> dict[str, list[Any]]:
+        """The columns of texts, given the tokens of each if they are windows."""
         columns: dict[str, list[Any]] = {"key": texts.keys}
         for number, name in enumerate(self.spec.text_features):
             columns[name] = texts.of_field(number)
@@ -207,17 +190,8 @@ class TextSecondPass(SecondPass):
             labels = [label for label in texts.labels if label is not None]
             ids = {label: self._label(label) for label in set(labels)}
             columns["label"] = [ids[label] for label in labels]
-        if self._tokenizer and not self.spec.window:
-            for number, name in enumerate(self.spec.token_features):
-                columns[name] = self._encoded(texts.keys, texts.of_field(number))
-        elif self._tokenizer:
-            pairs = list(map(self._windows, texts.texts))
-            columns["text"] = [text for text, _ in pairs]
-            columns["tokens"] = [tokens for _, tokens in pairs]
-            columns["key"] = [
-                _window_keys(key, len(tokens))
-                for key, (_, tokens) in zip(texts.keys, pairs, strict=True)
-            ]
+        for number, name in enumerate(self.spec.token_features):
+            columns[name] = windows or self._encoded(texts.keys, texts.of_field(number))
         if self.spec.extras:
             rows = [extra_values(self.spec.extras, row) for row in texts.rows]
             for name, feature, _ in self.spec.extras:
@@ -251,25 +225,19 @@ class TextSecondPass(SecondPass):
         ids = self.label_ids[label]
         return np.array(ids, np.int64) if isinstance(ids, list) else ids
 
-    def _windows(self, text: bytes) -> tuple[list[bytes], list[np.ndarray]]:
-        """The text of each window, and its tokens."""
-        ids, spans = self._tokenizer.encode_spans(text)
-        bounds = window_bounds(len(ids), self.spec.window, self.spec.stride)
-        parts = [slice_of(text, spans, start, stop) for start, stop in bounds]
-        return parts, [ids[start:stop] for start, stop in bounds]
+    def _windows(self, texts: Texts) -> tuple[Texts, np.ndarray, list[np.ndarray]]:
+        """The windows of texts, the row of the text of each, int64 [n], and the tokens of each."""
+        keys, parts, rows, tokens = list[bytes](), list[bytes](), list[int](), list[np.ndarray]()
+        for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
+            ids, spans = self._tokenizer.encode_spans(text)
+            bounds = window_bounds(len(ids), self.spec.window, self.spec.stride)
+            keys += _window_keys(key, len(bounds))
+            parts += [slice_of(text, spans, start, stop) for start, stop in bounds]
+            tokens += [ids[start:stop] for start, stop in bounds]
+            rows += [row] * len(bounds)
+        text_of = np.array(rows, np.int64)
+        return texts.take(text_of)._replace(keys=keys, texts=parts), text_of, tokens
 
 
 def _record_of(columns: dict[str, list[Any]], row: int) -> dict[str, Any]:
     return {name: values[row] for name, values in columns.items()}
-
-
-def _flattened(columns: dict[str, list[Any]], repeats: list[int]) -> dict[str, list[Any]]:
-    """The columns of all windows, given the number of windows of each text."""
-    flat = {}
-    for name, values in columns.items():
-        if name in ("key", "text", "tokens"):
-            flat[name] = list(chain.from_iterable(values))
-        else:
-            pairs = zip(values, repeats, strict=True)
-            flat[name] = [value for value, times in pairs for _ in range(times)]
-    return flat

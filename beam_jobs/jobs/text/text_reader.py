@@ -16,16 +16,9 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
-from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels, label_of
-from beam_jobs.sources.rows import (
-    MAX_LINE_BYTES,
-    Row,
-    json_row,
-    numbered_lines,
-    opened_text,
-)
-from beam_jobs.sources.source import NOT_UTF8, Label, Source
+from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines, opened_text
+from beam_jobs.sources.source import NOT_UTF8, Source
 from beam_jobs.sources.tables import column_names, read_rows
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
 from readers.files.stores.ahead import Read
@@ -45,21 +38,16 @@ class TextReader(TextFields):
     """Cuts files into chunks and reads the texts in them.
 
     Attributes:
-        inputs: `.txt` files and tables of all formats; any text files if each is a record.
         labels: The source of the labels of files, if no field has them.
         record: "line", or "file" if each file is one text.
     """
 
-    inputs: Inputs
     labels: Labels
     record: TextUnit = "line"
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
-        on_its_own = source.location is None and not source.error
-        if self.record == "file":
-            yield Chunk(source, 0, 0, 1, source.size)
-        elif on_its_own and source.file.lower().endswith(".parquet"):
+        if self._is_cut(source, (".parquet",)):
             for part in row_group_sources(source, self.inputs.open):
                 start, end, first = part.groups or (0, 0, 1)
                 yield Chunk(part if part.error else source, start, end, first, part.size)
@@ -68,19 +56,14 @@ class TextReader(TextFields):
         else:
             yield Chunk(source, 0, 0, 1, source.size)
 
-    @property
-    def max_bytes(self) -> int:
-        return self.inputs.max_bytes
-
-    @property
-    def _encoding(self) -> str:
-        return self.inputs.dialect.encoding
+    def _is_cut(self, source: Source, endings: tuple[str, ...]) -> bool:
+        """Whether a source is a whole file with several records, and one of some endings."""
+        whole_file = source.location is None and not source.error
+        return whole_file and self.record == "line" and source.file.lower().endswith(endings)
 
     def _has_lines_to_cut(self, source: Source) -> bool:
         # In other encodings the byte of a newline may be a part of another character.
-        by_lines = self.record == "line" and source.file.lower().endswith(_CUTTABLE)
-        whole_file = source.location is None and not source.error
-        return by_lines and whole_file and self._encoding == UTF8
+        return self.encoding_of_files == UTF8 and self._is_cut(source, _CUTTABLE)
 
     def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
         try:
@@ -154,9 +137,9 @@ class TextReader(TextFields):
     def _parse_lines(self, chunk: Chunk, data: bytes) -> Texts:
         """The texts of whole lines, as `read` yields them, in half the time."""
         texts = Texts.empty()
-        source = chunk.source
+        source = chunk.source._replace(label=self.labels.of(chunk.source))
         kind, _ = file_kind(source.file)
-        prefix, file_label = f"{source.key}#".encode(), self.labels.of(source)
+        prefix = f"{source.key}#".encode()
         is_json, text_field, label_field = kind == "jsonl", self.text_field, self.label_field
         add_key, add_text, add_label = texts.keys.append, texts.texts.append, texts.labels.append
         if chunk.first == 1:
@@ -164,7 +147,7 @@ class TextReader(TextFields):
         for number, line in enumerate(data.split(b"\n"), chunk.first):
             if not line or line.isspace():
                 continue
-            label = file_label
+            label = source.label
             try:
                 if is_json:
                     fields = orjson.loads(line)
@@ -184,7 +167,7 @@ class TextReader(TextFields):
                         text.decode()
             except (ValueError, LookupError, TypeError, AttributeError, RejectError):
                 # `_line` finds out what is wrong with it, if anything.
-                texts.add(self._line(source, number, kind, line.rstrip(b"\r"), file_label))
+                texts.add(self._line(source, number, kind, line.rstrip(b"\r")))
                 continue
             add_key(b"%s%d" % (prefix, number))
             add_text(text)
@@ -211,11 +194,10 @@ class TextReader(TextFields):
         if not is_utf8(source.key):
             yield Text.of_error(source.key, NOT_UTF8)
             return
-        label = None
         try:
             if source.error:
                 raise RejectError(source.error)
-            label = self.labels.of(source)
+            source = source._replace(label=self.labels.of(source))
         except RejectError as error:
             if not chunk.start:  # Once for a file that is read in several chunks.
                 yield Text.of_error(source.key, error)
@@ -224,30 +206,29 @@ class TextReader(TextFields):
             kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:
-                if kind in TABLES:
-                    yield from self._table_texts(chunk, raw, kind, packed, label)
+                if kind in TABLES or kind == "json":
+                    rows = self._rows(chunk, raw, kind, packed)
+                    yield from (self.row_text(row, source) for row in rows)
                     return
                 # A file is cut by bytes only if it is in UTF-8.
-                file = raw if chunk.end else opened_text(raw, packed, self._encoding)
-                if kind == "json":
-                    rows = read_rows(raw, kind, packed, dialect=self.inputs.dialect)
-                    yield from self._row_texts(source, rows, label)
-                    return
+                file = raw if chunk.end else opened_text(raw, packed, self.encoding_of_files)
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
-                    yield self.plain_text(source.key, data, self._encoding, label, source.row)
+                    yield self.plain_text(source.key, data, source)
                     return
                 for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
-                    yield self._line(source, number, kind, line, label)
+                    yield self._line(source, number, kind, line)
         except RejectError as error:
-            yield Text.of_error(source.key, error, label)
+            yield Text.of_error(source.key, error, source.label)
         except (OSError, EOFError, zlib.error) as error:
-            yield Text.of_error(source.key, f"cannot be read to its end: {error}", label)
+            yield Text.of_error(source.key, f"cannot be read to its end: {error}", source.label)
 
-    def _table_texts(
-        self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool, label: Label | None
-    ) -> Iterator[Text]:
+    def _rows(self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool) -> Iterator[Row]:
+        """Yields the rows of a chunk of a table; UsageError if it lacks a column."""
         source = chunk.source
+        if kind not in TABLES:
+            yield from read_rows(file, kind, packed, dialect=self.inputs.dialect)
+            return
         try:
             header = column_names(file, kind, packed, self.inputs.dialect)
         except UsageError as error:
@@ -261,27 +242,15 @@ class TextReader(TextFields):
                 raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
-            rows = read_row_groups(file, groups, needed, chunk.first, self.max_bytes)
+            yield from read_row_groups(file, groups, needed, chunk.first, self.max_bytes)
         else:
-            rows = read_rows(file, kind, packed, needed, self.inputs.dialect, self.max_bytes)
-        yield from self._row_texts(source, rows, label)
+            yield from read_rows(file, kind, packed, needed, self.inputs.dialect, self.max_bytes)
 
-    def _row_texts(
-        self, source: Source, rows: Iterator[Row], label: Label | None
-    ) -> Iterator[Text]:
-        for row in rows:
-            key = f"{source.key}#{row.number}" if row.number else source.key
-            yield self.row_text(key, row, label, source.row)
-
-    def _line(
-        self, source: Source, number: int, kind: str, line: bytes | None, label: Label | None
-    ) -> Text:
+    def _line(self, source: Source, number: int, kind: str, line: bytes | None) -> Text:
         """The text of a line; None is a line that is too long."""
-        key = f"{source.key}#{number}"
         if kind == "jsonl":
-            row = json_row(number, line, self._encoding)
-            return self.row_text(key, row, label, source.row)
-        return self.plain_text(key, line, self._encoding, label, source.row)
+            return self.row_text(json_row(number, line, self.encoding_of_files), source)
+        return self.plain_text(f"{source.key}#{number}", line, source)
 
 
 def first_label(reader: TextReader) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.arrow_rows import ARROW_KINDS
+from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import column_text, field_label
 from beam_jobs.sources.rows import MAX_LINE_BYTES, Row
-from beam_jobs.sources.source import Label, names_in, values_at
+from beam_jobs.sources.source import Label, Source, names_in, values_at
 from beam_jobs.sources.tables import EXPECTED, table_kind
 from beam_jobs.storage.encodings import not_decodable
-from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, exceeds
+from beam_jobs.storage.limits import exceeds
 
 # Tables whose columns are known before their rows.
 TABLES = ("csv", "tsv", *ARROW_KINDS)
@@ -138,6 +139,7 @@ class TextFields:
     """The fields or columns of a line or a row.
 
     Attributes:
+        inputs: `.txt` files and tables of all formats; any text files if each is a record.
         text_field, label_field: The fields or columns with the text and the label; an empty
             `label_field` without labels.
         several_labels: Whether `label_field` has lists.
@@ -147,6 +149,7 @@ class TextFields:
         key_column: The field or column with the keys; empty for the file and its line or row.
     """
 
+    inputs: Inputs = field(kw_only=False)
     text_field: str = "text"
     label_field: str = ""
     several_labels: bool = False
@@ -164,83 +167,65 @@ class TextFields:
     @property
     def max_bytes(self) -> int:
         """The most bytes of a text, or of the texts of a row together."""
-        return DEFAULT_RECORD_BYTES
+        return self.inputs.max_bytes
 
-    def plain_text(
-        self,
-        key: str,
-        data: bytes | None,
-        encoding: str,
-        label: Label | None,
-        file_row: Mapping[str, Any],
-    ) -> Text:
+    @property
+    def encoding_of_files(self) -> str:
+        """The encoding of texts and tables."""
+        return self.inputs.dialect.encoding
+
+    def plain_text(self, key: str, data: bytes | None, file: Source) -> Text:
         """The text of a line or of a whole file.
 
         Args:
             key: The key of its record.
             data: Its bytes in UTF-8; None if they are more than `MAX_LINE_BYTES`.
-            encoding: The encoding of its file, which an error names.
-            label: The label of its file.
-            file_row: The columns of its file.
+            file: Its file, with its label.
         """
         if data is None or len(data) > MAX_LINE_BYTES:
-            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", label)
+            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", file.label)
         if self.more_fields:
-            return Text.of_error(
-                key, f"plain text has no fields, such as {self.text_field!r}", label
-            )
+            error = f"plain text has no fields, such as {self.text_field!r}"
+            return Text.of_error(key, error, file.label)
         try:
-            return self._text(key, (data.decode(),), {}, label, file_row)
-        except UnicodeDecodeError as error:
-            return Text.of_error(key, not_decodable(encoding, error), label)
+            return self._text(key, (data.decode(),), {}, file)
+        except UnicodeDecodeError as reason:
+            return Text.of_error(key, not_decodable(self.encoding_of_files, reason), file.label)
 
-    def row_text(
-        self, key: str, row: Row, label: Label | None, file_row: Mapping[str, Any]
-    ) -> Text:
-        """The text of a row of a table, or of an object of JSON.
-
-        Args:
-            key: The key of its record, unless it is in `key_column`.
-            row: The row.
-            label: The label of its file.
-            file_row: The columns of its file.
-        """
+    def row_text(self, row: Row, file: Source) -> Text:
+        """The text of a row of a table, or of an object of JSON, in a file with its label."""
+        key = f"{file.key}#{row.number}" if row.number else file.key
         if row.values is None:
-            return Text.of_error(key, row.error, label)
+            return Text.of_error(key, row.error, file.label)
         if self.key_column:
             try:
                 key = column_text(row.values, self.key_column)
             except RejectError as reason:
-                return Text.of_error(key, reason, label)
+                return Text.of_error(key, reason, file.label)
         fields = (self.text_field, *self.more_fields)
         found = values_at(row.values, fields)
         texts = tuple(text for text in found.values() if isinstance(text, str))
         if len(texts) == len(fields):
-            return self._text(key, texts, row.values, label, file_row)
+            return self._text(key, texts, row.values, file)
         known = ", ".join(names_in(row.values)) or "no fields"
         name = next(name for name in fields if not isinstance(found.get(name), str))
         if name in found:
             error = f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
         else:
             error = f"no field {name!r}, it has {known}; name the field with the text: --text_field"
-        return Text.of_error(key, error, label)
+        return Text.of_error(key, error, file.label)
 
     def _text(
-        self,
-        key: str,
-        texts: tuple[str, ...],
-        fields: Mapping[str, Any],
-        label: Label | None,
-        file_row: Mapping[str, Any],
+        self, key: str, texts: tuple[str, ...], fields: Mapping[str, Any], file: Source
     ) -> Text:
         """A text with its label and columns.
 
         Args:
             texts: The texts of `text_field` and of `more_fields`.
             fields: The fields that were read with the text.
-            label: The label of its file.
-            file_row: The columns of its file.
+            file: Its file, with its label.
         """
+        label = file.label
         if self.label_field:
             try:
                 label = field_label(fields, self.label_field, self.several_labels, self.label_names)
@@ -254,5 +239,5 @@ class TextFields:
         text, *more = texts
         if not self.columns:
             return Text(key, text, label, more=tuple(more))
-        found = values_at(file_row, self.columns) | values_at(fields, self.columns)
+        found = values_at(file.row, self.columns) | values_at(fields, self.columns)
         return Text(key, text, label, row=found, more=tuple(more))

@@ -155,13 +155,13 @@ REFUSALS = [
     (TABLE + "--input {data}/no", "--input {data}/no: no such file or folder"),
     (TABLE + "--key id", "--key id: expected path, row or column:NAME"),
     (TABLE + "--path_column file", "--table {data}/pics/t.jsonl: no column 'file', it has path,"),
-    (IMAGES + "--target column:price", "column 'price': expected a --table with a row"),
+    (IMAGES + "--target column:price", "column 'price': expected a --table, or archives"),
     (TABLE + "--target age", "--target age: expected column:NAME; give a .csv file as --table"),
     (TABLE + "--extra_features size:int64", "{data}/pics/t.jsonl: no column 'size', it has path"),
     (TABLE + "--extra_features age", "--extra_features age: got 'age', expected NAME:DTYPE"),
     (TABLE + "--table {data}/no.csv", "--table {data}/no.csv: no such file or folder"),
     (TABLE + "--table {data}/a.txt", "--table {data}/a.txt: expected .csv, .tsv, .jsonl"),
-    (IMAGES + "--group_by column:age", "column 'age': expected a --table with a row"),
+    (IMAGES + "--group_by column:age", "column 'age': expected a --table, or archives"),
     # Labels and groups.
     (IMAGES + "--label folder", "--label folder: expected parent, none, csv:FILE or column:NAME"),
     (
@@ -180,11 +180,11 @@ REFUSALS = [
     (TABLE + "--split_column split --num_shards test=2", "no split 'test', the splits are train,"),
     (
         "images --input {data}/pics.zip --split_column split --output {data}/out",
-        "--split_column split: {data}/pics.zip is not a table, so the names in "
-        "the column are not known before its records are read: add --splits train,val",
+        "--split_column split: {data}/pics.zip is not a table, so its names are not known: add "
+        "--splits train,val",
     ),
     (TEXT + "--split_column s", "--split_column s: no row has a name in it; is it the right"),
-    (RESHARD + "--split_column s", "--split_column s: the feature names the splits: list their"),
+    (RESHARD + "--split_column s", "--split_column s: list the names in it, such as --splits"),
     (RESHARD + "--split_column s --splits a=1", "--split_column determines the shares"),
     (
         RESHARD + "--split_column s --splits a,b --group_by x",
@@ -313,7 +313,7 @@ REFUSALS = [
     ),
     (TEXT + "--extra_features text:string", "the records have a feature of this name; rename the"),
     # Recordings.
-    (SENSORS + "--time_column t", "--time_column t: times are used only with --resample: add"),
+    (SENSORS + "--time_column t", "--time_column t: it has no effect without --resample: add"),
     (SENSORS + "--time_unit ms", "--time_unit ms: it has no effect without --time_column"),
     (
         SENSORS + "--sequence --encoding raw",

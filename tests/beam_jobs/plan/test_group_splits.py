@@ -226,5 +226,5 @@ def test_inputs_that_a_runner_lost_end_the_job():
     check_planned(summary, packed, PLACEMENT)
     check_planned(summary, b"", PLACEMENT)
     summary.inputs = 4
-    with pytest.raises(DataError, match="inputs while groups were dealt to splits: 3 of 4"):
+    with pytest.raises(DataError, match="inputs while groups were dealt: 3 of 4"):
         check_planned(summary, packed, PLACEMENT)

@@ -151,8 +151,7 @@ def test_files_in_other_tables_are_refused(tmp_path):
     table = tmp_path / "t.feather"
     pyarrow.feather.write_feather(pq.read_table(HELD / "images.parquet"), table)
     assert refused(table, columns=("label",)) == (
-        f"--table {table}: column 'image' holds files, which are read only from .parquet: write the "
-        "table as Parquet, such as with to_parquet"
+        f"--table {table}: column 'image' holds files, which are read only from .parquet: convert it"
     )
 
 

@@ -348,7 +348,7 @@ def test_every_table_is_checked_at_the_start(tmp_path):
             "",
             "no column path/file/filename/file_name/key/image/name, it has none; name the one",
         ),
-        ("t.csv", "x,y\n", "it has x, y; name the one with the paths: --path_column"),
+        ("t.csv", "x,y\n", "it has x, y; name the one with paths: --path_column"),
         ("t.csv", "path,a,a\n", "two columns are called 'a': give each a unique name"),
         ("t.csv", b"path,\xff\n", "cannot be read: not a table that can be read to its end"),
         ("t.csv.gz", "path\n", "cannot be read: cannot be read to its end: Not a gzipped file"),
@@ -484,14 +484,13 @@ def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
         (
             "t.csv",
             "split\n" + "".join(f"{n}\n" for n in range(300)),
-            "{path}: it has more than 256 different values, too many for splits; name another column",
+            "{path}: it has more than 256 different values, too many for splits",
         ),
         ("t.csv", "split,a,a\nx,1,2\n", "{path}: two columns are called 'a'"),
         (
             "t.txt",
             "x\n",
-            "{path} is not a table, so the names in the column are not known before its records are "
-            "read: add --splits train,val",
+            "{path} is not a table, so its names are not known: add --splits train,val",
         ),
     ],
 )
