@@ -99,13 +99,14 @@ class Row(NamedTuple):
     error: str = ""
 
 
-def json_row(number: int, line: bytes | None, encoding: str = UTF8) -> Row:
+def json_row(number: int, line: bytes | None, encoding: str = UTF8, types: Any = dict) -> Row:
     """Parses a line of .jsonl, or an object of .json.
 
     Args:
         number: The line's number, from 1.
         line: The line, from `as_utf8`; None if it is longer than `MAX_LINE_BYTES`.
         encoding: The encoding of its file.
+        types: The types of values that are accepted.
     """
     if line is None:
         return Row(number, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
@@ -115,7 +116,7 @@ def json_row(number: int, line: bytes | None, encoding: str = UTF8) -> Row:
         return Row(number, None, not_decodable(encoding, error))
     except (ValueError, RecursionError) as error:
         return Row(number, None, f"not JSON: {error}")
-    if not isinstance(values, dict):
+    if not isinstance(values, types):
         return Row(number, None, f"expected a JSON object, got {type(values).__name__}")
     return Row(number, values)
 
@@ -296,29 +297,13 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
 
 
 def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[str] | None]:
-    """Yields the header, and the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
-
-    Raises:
-        csv.Error: a row is too long, or the file ends within quotes.
-    """
+    """The header, and the rows below it as `split_rows` yields them; bytes that are not UTF-8 become surrogates."""
     above, stated, line = find_table(cast(io.BufferedReader, file).peek(HEAD_BYTES))
     file.read(above)
     usual = next((mark for mark in DELIMITERS[kind] if mark in line), DELIMITERS[kind][0])
     delimiter = dialect.delimiter or stated or usual
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-    room = MAX_LINE_BYTES  # What is left for the current row.
-
-    def lines() -> Iterator[str]:
-        nonlocal room
-        while line := text.readline(MAX_LINE_BYTES):
-            room -= len(line)
-            if room <= 0:
-                raise csv.Error(f"a row is longer than {MAX_LINE_BYTES >> 20} MiB")
-            yield line
-
-    for row in split_rows(lines(), delimiter):
-        room = MAX_LINE_BYTES
-        yield row
+    return split_rows(text, delimiter, MAX_LINE_BYTES)
 
 
 def _header(rows: Iterator[list[str] | None], encoding: str) -> list[str]:
