@@ -24,13 +24,6 @@ _NUMBERS = frozenset(
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
 
-# float64 rounds larger whole numbers.
-_MOST_WHOLE = 1 << 53
-
-_ROUNDED = (
-    "whole numbers of 2**53 and more may be rounded, because other columns are floats or have nulls"
-)
-
 
 def read_parquet(data: bytes, options: ReadOptions) -> Recording:
     """A signal [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
@@ -90,11 +83,14 @@ def _read(
     times = columns[options.time_column] if options.time_column else None
     unit, unit_note = unit_of_times(options.time_unit, options.time_column)
     whole = [i for i, name in enumerate(chosen) if str(columns[name].type).endswith("int64")]
-    rounds = signal.dtype == np.float64 and bool((abs(signal[:, whole]) >= _MOST_WHOLE).any())
+    rounds = signal.dtype == np.float64 and bool((abs(signal[:, whole]) >= 2**53).any())
+    note = (
+        "whole numbers of 2**53 and more may be rounded, as other columns are floats or have nulls"
+    )
     return Recording(
         {"signal": signal},
         times=None if times is None else _arrow_seconds(times, unit),
-        notes=(*layout.notes, *filter(None, [unit_note, _ROUNDED if rounds else ""])),
+        notes=(*layout.notes, *filter(None, [unit_note, rounds * note])),
         channels=layout.signal,
         columns={name: Column.of_cells(columns[name].chunks) for name in layout.own_columns},
     )
