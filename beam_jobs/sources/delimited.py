@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Iterator
+from typing import TextIO, cast
 
 # The characters between columns, the most usual first.
 DELIMITERS = {"csv": ",;\t|", "tsv": "\t"}
@@ -45,17 +45,37 @@ def find_table(text: bytes) -> tuple[int, str, str]:
     return start, stated.decode("utf-8", "replace"), line.decode("utf-8", "replace")
 
 
-def split_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str] | None]:
+def split_rows(text: TextIO, delimiter: str, limit: int) -> Iterator[list[str] | None]:
     """Yields the cells of each row that is not blank; None for a row with broken quotes.
 
     With tabs, a quote counts only if it encloses a whole cell, because most such tables quote nothing.
     With other delimiters, or if the first line begins with a quote, quotes are those of `csv`, and blanks
     after delimiters are dropped if all names but the first begin with one.
 
+    Args:
+        delimiter: The character between cells; "" for any number of blanks.
+        limit: The most characters of a row; quoted cells may have line breaks.
+
     Raises:
-        csv.Error: The table ends within quotes.
+        csv.Error: A row is longer, or the table ends within quotes.
     """
-    lines = iter(lines)
+    room = limit  # What is left for the current row.
+
+    def lines() -> Iterator[str]:
+        nonlocal room
+        while line := text.readline(limit):
+            room -= len(line)
+            if room <= 0:
+                raise csv.Error(f"a row is longer than {limit} characters")
+            yield line
+
+    for row in _split(lines(), delimiter) if delimiter else map(str.split, lines()):
+        room = limit
+        if row != []:
+            yield row
+
+
+def _split(lines: Iterator[str], delimiter: str) -> Iterator[list[str] | None]:
     first = next((line for line in lines if line.strip("\r\n")), "")
     all_lines = itertools.chain([first], lines)
     if delimiter == "\t" and not first.startswith('"'):
@@ -67,7 +87,7 @@ def split_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str] | Non
     )
     while True:
         try:
-            yield from filter(None, rows)
+            yield from rows
             return
         except csv.Error as error:
             if "unexpected end" in str(error):

@@ -99,13 +99,14 @@ class Row(NamedTuple):
     error: str = ""
 
 
-def json_row(number: int, line: bytes | None, encoding: str = UTF8) -> Row:
+def json_row(number: int, line: bytes | None, encoding: str = UTF8, types: Any = dict) -> Row:
     """Parses a line of .jsonl, or an object of .json.
 
     Args:
         number: The line's number, from 1.
         line: The line, from `as_utf8`; None if it is longer than `MAX_LINE_BYTES`.
         encoding: The encoding of its file.
+        types: The types of values that are accepted.
     """
     if line is None:
         return Row(number, None, f"longer than {MAX_LINE_BYTES >> 20} MiB")
@@ -115,7 +116,7 @@ def json_row(number: int, line: bytes | None, encoding: str = UTF8) -> Row:
         return Row(number, None, not_decodable(encoding, error))
     except (ValueError, RecursionError) as error:
         return Row(number, None, f"not JSON: {error}")
-    if not isinstance(values, dict):
+    if not isinstance(values, types):
         return Row(number, None, f"expected a JSON object, got {type(values).__name__}")
     return Row(number, values)
 
@@ -150,39 +151,36 @@ def object_texts(file: BinaryIO, limit: int) -> Iterator[bytes]:
     text = codecs.getreader("utf-8-sig")(file, "surrogateescape")
     buffer = text.read(_BLOCK_BYTES)
     at = _gap_end(buffer, 0)
-    is_array = buffer.startswith("[", at)
-    at += is_array
-    error: Exception | None = None
+    is_open = buffer.startswith("[", at)
+    at += is_open
+    is_closed = is_whole = False
     while True:
         at = _gap_end(buffer, at)
-        if is_array and buffer.startswith("]", at):
-            buffer = buffer[at + 1 :]
-            while _gap_end(buffer, 0) == len(buffer):
-                if not (buffer := text.read(_BLOCK_BYTES)):
-                    return
+        if is_open and buffer.startswith("]", at):
+            is_open, is_closed, at = False, True, _gap_end(buffer, at + 1)
+        if is_closed and at < len(buffer):
             raise RejectError("not JSON that can be read to its end: data follows its array")
+        error: Exception | str = ""
         try:
             end = _decode(buffer, at)[1]
-            error = None
         except (ValueError, RecursionError) as damage:
             end, error = len(buffer), damage
-        if end < len(buffer):  # A number at the end of the buffer may have more digits.
+        # A number at the end of the buffer may have more digits.
+        if end < len(buffer) or (is_whole and not error):
             yield buffer[at:end].encode("utf-8", "surrogateescape")
             at = end
-            continue
-        if len(buffer) - at > limit:
-            raise RejectError(f"not JSON, or an object is longer than {limit >> 20} MiB")
-        more = text.read(max(_BLOCK_BYTES, len(buffer) - at))
-        if not more:
+        elif is_whole:
             break
-        buffer, at = buffer[at:] + more, 0
-    rest = buffer[at:].encode("utf-8", "surrogateescape")
-    if error is None and rest:
-        yield rest
-    if is_array or (error and rest):
-        raise RejectError(
-            f"not JSON that can be read to its end: {error or 'its array has no end'}"
-        )
+        elif len(buffer) - at > limit:
+            raise RejectError(f"not JSON, or an object is longer than {limit >> 20} MiB")
+        else:
+            more = text.read(max(_BLOCK_BYTES, len(buffer) - at))
+            is_whole = not more
+            if more:
+                buffer, at = buffer[at:] + more, 0
+    if is_open or at < len(buffer):
+        reason = error if at < len(buffer) else "its array has no end"
+        raise RejectError(f"not JSON that can be read to its end: {reason}")
 
 
 def _gap_end(text: str, at: int) -> int:
@@ -223,7 +221,7 @@ def text_header(
     """The column names of a .csv or .tsv; arguments and errors as for `text_rows`."""
     with _as_rejects():
         text = opened_text(file, gzipped, dialect.encoding)
-        return tuple(_header(_split_rows(text, kind, dialect), dialect.encoding))
+        return tuple(_open_table(text, kind, dialect)[0])
 
 
 def opened_text(file: BinaryIO, gzipped: bool, encoding: str) -> BinaryIO:
@@ -279,8 +277,7 @@ def numbered_lines(
 
 
 def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row]:
-    rows = _split_rows(file, kind, dialect)
-    header = _header(rows, dialect.encoding)
+    header, rows = _open_table(file, kind, dialect)
     for number, row in enumerate(rows, 1):
         if row is None:
             yield Row(number, None, BROKEN_QUOTES)
@@ -295,41 +292,23 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
             yield Row(number, dict(zip(header, row, strict=True)))
 
 
-def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[str] | None]:
-    """Yields the header, and the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
-
-    Raises:
-        csv.Error: a row is too long, or the file ends within quotes.
-    """
+def _open_table(
+    file: BinaryIO, kind: str, dialect: Dialect
+) -> tuple[list[str], Iterator[list[str] | None]]:
+    """The header, and the rows below it as `split_rows` yields them; bytes that are not UTF-8 become surrogates."""
     above, stated, line = find_table(cast(io.BufferedReader, file).peek(HEAD_BYTES))
     file.read(above)
     usual = next((mark for mark in DELIMITERS[kind] if mark in line), DELIMITERS[kind][0])
-    delimiter = dialect.delimiter or stated or usual
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-    room = MAX_LINE_BYTES  # What is left for the current row.
-
-    def lines() -> Iterator[str]:
-        nonlocal room
-        while line := text.readline(MAX_LINE_BYTES):
-            room -= len(line)
-            if room <= 0:
-                raise csv.Error(f"a row is longer than {MAX_LINE_BYTES >> 20} MiB")
-            yield line
-
-    for row in split_rows(lines(), delimiter):
-        room = MAX_LINE_BYTES
-        yield row
-
-
-def _header(rows: Iterator[list[str] | None], encoding: str) -> list[str]:
+    rows = split_rows(text, dialect.delimiter or stated or usual, MAX_LINE_BYTES)
     header = next(rows, [])
     if header is None:
         raise csv.Error(BROKEN_QUOTES)
     header[:1] = [name.lstrip("#% ") or name for name in header[:1]]
     if not is_utf8("".join(header)):
-        raise csv.Error(f"its first line is {not_decodable(encoding)}")
+        raise csv.Error(f"its first line is {not_decodable(dialect.encoding)}")
     check_names(header)
-    return header
+    return header, rows
 
 
 def check_names(names: Iterable[str]) -> None:

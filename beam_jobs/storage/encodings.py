@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from beam_jobs.errors import RejectError
@@ -126,37 +127,34 @@ def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:
         file: The file, at its beginning; it stays open.
         encoding: A name from `encoding_name`.
     """
-    return io.BufferedReader(_Utf8Stream(file, encoding), _BLOCK_BYTES)
+    return io.BufferedReader(_Stream(_utf8_blocks(file, encoding)), _BLOCK_BYTES)
 
 
-class _Utf8Stream(io.RawIOBase):
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
-        # `read1` reads a damaged file up to the damage; raw streams have only `read`.
-        self._read = getattr(file, "read1", file.read)
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
+class _Stream(io.RawIOBase):
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = filter(None, blocks)
         self._rest = b""
-        self._begun = self._ended = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._rest and not self._ended:
-            self._rest = self._next_block()
+        self._rest = self._rest or next(self._blocks, b"")
         part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
 
-    def _next_block(self) -> bytes:
-        block = self._read(_BLOCK_BYTES)
-        if not self._begun:
-            check_head(block[:HEAD_BYTES], self._encoding)
-            self._begun = True
-        self._ended = not block
-        if self._encoding == UTF8:
-            return block
-        try:
-            return self._decoder.decode(block, self._ended).encode(UTF8, "surrogatepass")
-        except UnicodeError as error:
-            raise RejectError(f"not {self._encoding.upper()}: {error}") from None
+
+def _utf8_blocks(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    # `read1` reads a damaged file up to the damage; raw streams have only `read`.
+    read = getattr(file, "read1", file.read)
+    decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
+    block = read(_BLOCK_BYTES)
+    check_head(block[:HEAD_BYTES], encoding)
+    try:
+        while block:
+            yield block if encoding == UTF8 else decoder.decode(block).encode(UTF8, "surrogatepass")
+            block = read(_BLOCK_BYTES)
+        yield decoder.decode(b"", True).encode(UTF8, "surrogatepass")
+    except UnicodeError as error:
+        raise RejectError(f"not {encoding.upper()}: {error}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -92,23 +92,16 @@ class Layout(NamedTuple):
         time: The times of the samples; None without `ReadOptions.time_column`.
         own_columns: The columns of `ReadOptions.own_columns`, by name.
         titles: The names of all columns; 0, 1, 2 and so on if they have none.
-        named: Whether they have names.
         notes: Remarks about columns that are left out, or are in the metadata too.
+        signal: The value of `Recording.channels`.
     """
 
     channels: list[int]
     time: int | None
     own_columns: dict[str, int]
     titles: list[str]
-    named: bool
     notes: tuple[str, ...]
-
-    @property
-    def signal(self) -> dict[str, tuple[str, ...]]:
-        """The value of `Recording.channels`."""
-        return (
-            {"signal": tuple(self.titles[place] for place in self.channels)} if self.named else {}
-        )
+    signal: dict[str, tuple[str, ...]]
 
 
 def lay_out(
@@ -127,7 +120,7 @@ def lay_out(
     Raises:
         RejectError: A column that `options` names is missing or ambiguous, or none is left.
     """
-    titles = list(names) or list(map(str, range(width)))
+    titles, kinds = list(names) or list(map(str, range(width))), kinds or [""] * width
     time = column_places(titles, [options.time_column] if options.time_column else ())
     column_places(titles, options.drop_columns)
     own_columns = column_places(titles, options.own_columns, " in its metadata")
@@ -137,33 +130,31 @@ def lay_out(
         for name in names
         if name in in_both
     ]
-    if options.columns:
-        places = column_places(titles, options.columns)
-        channels = [places[name] for name in options.columns]
-    else:
+    places = column_places(titles, options.columns)
+    channels = [places[name] for name in options.columns]
+    if not options.columns:
         roles = {options.time_column, *options.drop_columns, *options.metadata_columns} - {""}
         others = [place for place in range(width) if titles[place] not in roles]
-        channels = [place for place in others if not (kinds and kinds[place])]
-        other_kinds = [f"{titles[p]} ({kinds[p]})" for p in others if p not in channels]
-        called = [titles[place] for place in channels if names and _is_left_out(titles[place])]
-        channels = [place for place in channels if not names or not _is_left_out(titles[place])]
+        numeric = [place for place in others if not kinds[place]]
+        unusual = [place for place in numeric if names and _is_left_out(titles[place])]
+        channels = sorted({*numeric} - {*unusual})
+        kinds_left = ", ".join(f"{titles[i]} ({kinds[i]})" for i in others if kinds[i])
         if not channels:
-            which = f"columns {', '.join(other_kinds or names)}" if names else f"{width} columns"
-            raise RejectError(f"none of its {which} is a channel; name channels with --columns")
-        notes += _left_out(called, other_kinds)
+            which = kinds_left or ", ".join(titles)
+            raise RejectError(
+                f"none of its columns {which} is a channel; name channels with --columns"
+            )
+        if unusual:
+            notes.append(
+                "not a channel, as its name is that of times or row numbers: "
+                f"{', '.join(titles[place] or '(no name)' for place in unusual)}; "
+                "use times with --time_column, or keep the channel with --columns"
+            )
+        if kinds_left:
+            notes.append(f"not a channel, as it does not hold numbers: {kinds_left}")
+    signal = {"signal": tuple(titles[place] for place in channels)} if names else {}
     place = time.get(options.time_column)
-    return Layout(channels, place, own_columns, titles, bool(names), tuple(notes))
-
-
-def _left_out(called: list[str], other_kinds: list[str]) -> Iterator[str]:
-    """Yields remarks about columns that are left out because of their names, and because they hold no numbers."""
-    if called:
-        yield (
-            f"not a channel, as its name is that of times or row numbers: {', '.join(n or '(no name)' for n in called)}; "
-            "use times with --time_column, or keep the channel with --columns"
-        )
-    if other_kinds:
-        yield f"not a channel, as it does not hold numbers: {', '.join(other_kinds)}"
+    return Layout(channels, place, own_columns, titles, tuple(notes), signal)
 
 
 def _is_left_out(name: str) -> bool:

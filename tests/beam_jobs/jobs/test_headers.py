@@ -88,7 +88,7 @@ def test_lines_above_a_table_are_skipped():
     ("text", "options", "times", "note"),
     [
         ("t,x\nms,g\n0,1\n1500,2\n", {}, [0, 1.5], "its times are in ms"),
-        ("t,x\nms,g\n0,1\n1500,2\n", {"time_unit": "us"}, [0, 0.0015], "in ms, as it says, but"),
+        ("t,x\nms,g\n0,1\n1500,2\n", {"time_unit": "us"}, [0, 0.0015], "with --time_unit us"),
         ("t,x\nms,g\n0,1\n1500,2\n", {"time_unit": "ms"}, [0, 1.5], ""),
         ("t,x\n\N{MICRO SIGN}s,g\n0,1\n1500,2\n", {}, [0, 0.0015], "its times are in us"),
         ("t,x\n[s],g\n0,1\n1500,2\n", {}, [0, 1500], ""),
@@ -115,6 +115,18 @@ def test_times_in_long_units_are_rejected():
 
 def test_an_empty_column_at_the_end_is_a_remark():
     assert read("csv", b"1,2,\n3,4,\n").notes == ("its last column is empty and left out",)
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_rows_without_values_at_the_end_are_left_out_with_a_remark(mark):
+    for end in ("\n", "\r\n", "\r"):
+        for rest in (f"{mark}\n {mark} \n\n", mark):
+            text = f"t{mark}x\n1{mark}\n{mark}\n2{mark}\n{rest}".replace("\n", end)
+            found = read("csv", text.encode(), columns=("t", "x"))
+            assert_same(
+                found.arrays["signal"], np.array([[1, np.nan], [np.nan, np.nan], [2, np.nan]])
+            )
+            assert found.notes == ("rows without values at its end are left out",)
 
 
 def test_quotes_between_tabs_do_not_swallow_rows():

@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -55,6 +56,9 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
         return False
 
     try:
+        text = re.sub(
+            r"(?<=[\r\n])[ ,\t\r\n]+\Z", "", text.lstrip("\r\n")
+        )  # rows without values at its end
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
         if "\0" in text or len({len(row) for row in rows}) != 1:
             return None
@@ -109,7 +113,7 @@ def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
         (b"x,y\n1,2\n\n3,4,5\n", "row 2 has 3 values, not 2"),
         (b"1,2\n3,x\n", "column '1' is not numeric: 'x' in row 2; choose others with --columns"),
         (b"\xff\xfe1\0", "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16"),
-        (b"x\n1\n\xff\n", "its text is not UTF-8: name its encoding with --text_encoding, such"),
+        (b"x\n1\n\xff\n", "not UTF-8: 'utf-8' codec can't decode byte 0xff"),
         (b"1\n" + b"x" * 200_000, "column '0' is not numeric: 'xxx"),
     ],
 )
@@ -469,7 +473,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         (b"", {}, "the file is empty"),
         (b"\n[1]\n{}", {}, "line 3 has other columns than the first"),
         (b'{"x":1}\n{"x":"a"}', {}, "line 2: 'a' of 'x' is not a number"),
-        (b"[1]\n[[1]]", {}, "line 2: [1] is not a number"),
+        (b"[1]\n[[1]]", {}, "line 2: [1] of '0' is not a number"),
         (b'{"x":1,"s":"a"}', {"columns": ("s",)}, "line 1: 'a' of 's' is not a number"),
         (b"[1]", {"columns": ("s",)}, "no column 's': the file has 0"),
         (
@@ -492,8 +496,8 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
             {"own_columns": ("y",)},
             "line 2: [2] of 'y' is not text or",
         ),
-        (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),
-        (b"[" * 100_000, {}, "not a whole .jsonl file: line 1 is not JSON"),
+        (b"[1]\n[2", {}, "not a whole .jsonl file: line 2: not JSON"),
+        (b"[" * 100_000, {}, "not a whole .jsonl file: line 1: not JSON"),
         (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a': expected"),
     ],
 )
@@ -523,4 +527,4 @@ def test_wide_rows_are_rejected_before_they_are_objects(monkeypatch):
     assert "its 105 columns take 1050000 bytes" in rejected("csv", b",".join([b"0"] * 105))
     assert len(signal("csv", b",".join([b"0"] * 104))[0]) == 104
     row = b'"' + b"\n" * 5000 + b'",' + b"0" * 4000 + b"\n"
-    assert "a row of its table takes 1152" in rejected("csv", row)
+    assert "a row is longer than 8192 characters" in rejected("csv", row)

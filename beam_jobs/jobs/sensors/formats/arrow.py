@@ -24,15 +24,6 @@ _NUMBERS = frozenset(
     + tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 )
 
-_TIMES = ("timestamp", "date")
-
-_TEXT = ("string", "large_string", "dictionary")
-
-# float64 rounds larger whole numbers.
-_MOST_WHOLE = 1 << 53
-
-_ROUNDED = "whole numbers above 2**53 were rounded, because other columns are floats or have nulls"
-
 
 def read_parquet(data: bytes, options: ReadOptions) -> Recording:
     """A signal [rows, channels] in the dtype that holds all of the columns; nulls are NaN."""
@@ -71,22 +62,18 @@ def _read(
     names, types = schema.names, schema.types
     kinds = ["" if str(_plain_type(kind)) in _NUMBERS else str(kind) for kind in types]
     layout = lay_out(names, len(names), options, kinds)
-    for place in layout.channels:
-        if kinds[place]:
-            raise RejectError(
-                f"column {names[place]!r} is not numeric but {kinds[place]}: choose others with --columns"
-            )
-    time, own_columns = layout.time, layout.own_columns
-    if time is not None and kinds[time] and not kinds[time].startswith(_TIMES):
-        raise RejectError(
-            f"column {names[time]!r} is {kinds[time]}: expected numbers, timestamps or dates as times"
-        )
-    for name, place in own_columns.items():
-        if kinds[place] and not kinds[place].startswith(_TEXT):
-            raise RejectError(f"column {name!r} is {kinds[place]}, expected text or numbers")
+    time = layout.time
+    for places, other_kinds, expected in (
+        (layout.channels, (), "numbers; choose others with --columns"),
+        ([] if time is None else [time], ("timestamp", "date"), "numbers, timestamps or dates"),
+        (layout.own_columns.values(), ("string", "large_string", "dictionary"), "text or numbers"),
+    ):
+        for place in places:
+            if kinds[place] and not kinds[place].startswith(other_kinds):
+                raise RejectError(f"column {names[place]!r} is {kinds[place]}: expected {expected}")
     chosen = [names[place] for place in layout.channels]
     column_places(names, chosen)
-    used = sorted({*chosen, options.time_column, *own_columns} - {""})
+    used = sorted({*chosen, options.time_column, *layout.own_columns} - {""})
     check_bytes(8 * rows * len(used), options.max_bytes)
     table = read(used)
     if table.num_rows != rows:
@@ -95,13 +82,17 @@ def _read(
     signal = np.stack([_arrow_numbers(columns[name]) for name in chosen], 1)
     times = columns[options.time_column] if options.time_column else None
     unit, unit_note = unit_of_times(options.time_unit, options.time_column)
-    rounds = signal.dtype.kind == "f" and any(_exceeds_float64(columns[name]) for name in chosen)
+    whole = [i for i, name in enumerate(chosen) if str(columns[name].type).endswith("int64")]
+    rounds = signal.dtype == np.float64 and bool((abs(signal[:, whole]) >= 2**53).any())
+    note = (
+        "whole numbers of 2**53 and more may be rounded, as other columns are floats or have nulls"
+    )
     return Recording(
         {"signal": signal},
         times=None if times is None else _arrow_seconds(times, unit),
-        notes=(*layout.notes, *filter(None, [unit_note, _ROUNDED if rounds else ""])),
+        notes=(*layout.notes, *filter(None, [unit_note, rounds * note])),
         channels=layout.signal,
-        columns={name: Column.of_cells(columns[name].chunks) for name in own_columns},
+        columns={name: Column.of_cells(columns[name].chunks) for name in layout.own_columns},
     )
 
 
@@ -121,14 +112,6 @@ def _arrow_numbers(column: pyarrow.ChunkedArray) -> np.ndarray:
     if str(column.type) == "bool" and column.null_count:
         column = column.cast("uint8")  # or NumPy gets objects
     return column.to_numpy()
-
-
-def _exceeds_float64(column: pyarrow.ChunkedArray) -> bool:
-    """Whether a column has whole numbers that float64 rounds."""
-    if str(column.type) not in ("int64", "uint64"):
-        return False
-    limits = pyarrow.compute.min_max(column).as_py().values()
-    return any(abs(limit or 0) > _MOST_WHOLE for limit in limits)
 
 
 def _arrow_seconds(column: Any, unit: str) -> np.ndarray:

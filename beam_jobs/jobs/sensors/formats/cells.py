@@ -71,21 +71,11 @@ def _nanoseconds(cells: Any) -> Any:
     return None
 
 
-def decimal_signs(cells: Any) -> set[str]:
-    """The decimal signs in Arrow strings: points, commas, or both."""
-    return {sign for sign in ",." if compute.any(compute.match_substring(cells, sign)).as_py()}
-
-
-def with_points(cells: Any) -> Any:
-    """Arrow strings with points for decimal commas."""
-    return compute.replace_substring(cells, ",", ".")
-
-
-def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
-    """The cells, Arrow strings from a row on, as `number` reads them.
+def numbers(cells: Any, row: int, column: str) -> np.ndarray:
+    """The cells of a column, Arrow strings from a row on, as `number` reads them.
 
     Raises:
-        RejectError: A cell is not a number and the column has a name. Without one: ValueError.
+        RejectError: A cell is not a number.
     """
     with contextlib.suppress(ValueError):
         return cells.cast("float64").to_numpy()
@@ -99,8 +89,6 @@ def numbers(cells: Any, row: int, column: str | None = None) -> np.ndarray:
         return np.fromiter(map(number, texts), np.float64, len(texts))
     except ValueError:
         at = next(i for i, text in enumerate(texts) if not is_number(text))
-    if column is None:
-        raise ValueError(f"{texts[at]!r:.80} in row {row + at} is not a number")
     raise RejectError(
         f"column {column!r} is not numeric: {texts[at]!r:.80} in row {row + at}; choose others with "
         f"--columns, or leave it out with --drop_columns {column}"
@@ -114,11 +102,9 @@ def unit_of_times(given: str, name: str = "", unit: str = "") -> tuple[str, str]
     """
     word = _UNIT.fullmatch((unit or name).strip().lower())
     stated = _UNITS.get(word[1], "") if word else ""
-    if given == "auto":
-        note = f"its times are in {stated}, as it says; --time_unit names another unit"
-        return stated, note if stated not in ("", "s") else ""
-    note = f"its times are in {stated}, as it says, but --time_unit {given} was used"
-    return given, note if stated not in ("", given) else ""
+    remark = f"its times are in {stated}, as it says; they were read with --time_unit {given}"
+    usual = "s" if given == "auto" else given
+    return stated if given == "auto" else given, remark if stated not in ("", usual) else ""
 
 
 def seconds(ticks: np.ndarray, unit: str) -> np.ndarray:
@@ -150,13 +136,15 @@ def text_seconds(cells: Any, row: int, unit: str) -> np.ndarray:
     Raises:
         RejectError: A cell is neither, or not of the same kind as the first.
     """
-    with contextlib.suppress(ValueError):
-        return seconds(numbers(cells, row), unit)
-    if (nanoseconds := _nanoseconds(cells)) is None:
+    try:
+        ticks = numbers(cells, row, "")
+    except RejectError:
+        if (nanoseconds := _nanoseconds(cells)) is not None:
+            return seconds(nanoseconds.to_numpy(), "ns")
         dated = [_nanoseconds(cells.slice(i, 1)) is not None for i in range(len(cells))]
         wrong = dated.index(False) if False in dated else 0
         raise RejectError(
             f"row {row + wrong}: time {cells[wrong].as_py()!r:.80}: expected numbers, or dates of ISO 8601 such as "
             "2024-01-31T12:30:05.5, all with or all without a time zone"
-        )
-    return seconds(nanoseconds.to_numpy(), "ns")
+        ) from None
+    return seconds(ticks, unit)

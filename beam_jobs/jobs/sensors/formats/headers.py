@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Sequence, Set
 
@@ -31,15 +32,14 @@ def has_names(top: Sequence[Sequence[str]], mode: Header) -> tuple[bool, str]:
     if mode != "auto":
         return mode == "yes", ""
     kinds, under = ([_kind(cell) for cell in row] for row in (first, below[0] if below else ()))
-    other_kind = any(
+    names = any(
         (a == "text" and b in ("number", "date")) or (a == "date" and b == "number")
         for a, b in zip(kinds, under, strict=False)
     )
-    if "number" in kinds and below and not other_kind:
-        other_kind = _counts_up(first, kinds, below)
-    if "number" in kinds or "date" in kinds:
-        return other_kind, _TAKEN if other_kind and "number" in kinds else ""
-    return "text" in kinds, ""
+    if "number" in kinds:
+        names = names or (bool(below) and _counts_up(first, kinds, below))
+        return names, _TAKEN if names else ""
+    return names if "date" in kinds else "text" in kinds, ""
 
 
 def _kind(cell: str) -> str:
@@ -55,30 +55,20 @@ def _counts_up(first: Sequence[str], kinds: Sequence[str], below: Sequence[Seque
     if "missing" in kinds[1:] or not all(map(_WHOLE.fullmatch, numbers)):
         return False
     names = list(map(int, numbers))
-    if not (_in_steps(names) and names[-1] > names[0]) and not (
-        names == [0] and kinds[0] == "missing"
-    ):
-        return False
-    columns = list(zip(*below, strict=False))
-    if names != list(range(len(names))) and (
-        len(names) < 3 or any(all(map(_WHOLE.fullmatch, column)) for column in columns)
-    ):
-        return False
-    goes_on = (
-        map(number, cells)
-        for cells in zip(first, *below, strict=False)
-        if all(map(is_number, cells))
-    )
-    return len(below) < 2 or not any(map(_in_steps, goes_on))
+    if names == list(range(len(names))):
+        counts = len(names) > 1 or kinds[0] == "missing"
+    else:
+        whole = (all(map(_WHOLE.fullmatch, cells)) for cells in zip(*below, strict=False))
+        counts = names[-1] > names[0] and _in_steps(names) and not any(whole)
+    columns = (cells for cells in zip(first, *below, strict=False) if all(map(is_number, cells)))
+    return counts and not any(_in_steps(map(number, cells)) for cells in columns)
 
 
 def _in_steps(numbers: Iterable[float]) -> bool:
-    """Whether several numbers rise or fall in equal steps."""
+    """Whether three or more numbers rise or fall in equal steps."""
     steps = [after - before for before, after in itertools.pairwise(numbers)]
-    return (
-        bool(steps)
-        and steps[0] != 0
-        and all(abs(s - steps[0]) <= 1e-6 * abs(steps[0]) for s in steps)
+    return len(steps) > 1 and all(
+        step and math.isclose(step, steps[0], rel_tol=1e-6) for step in steps
     )
 
 

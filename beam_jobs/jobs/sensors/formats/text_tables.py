@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import csv
 import io
 import itertools
-import math
 import re
 from array import array
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow.compute
+import pyarrow.compute as compute
 import pyarrow.csv
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.formats.cells import (
-    decimal_signs,
     is_number,
     is_time,
     numbers,
     seconds,
     text_seconds,
     unit_of_times,
-    with_points,
 )
 from beam_jobs.jobs.sensors.formats.headers import TOP_ROWS, has_names, is_units
-from beam_jobs.jobs.sensors.read_options import Layout, ReadOptions, lay_out
+from beam_jobs.jobs.sensors.read_options import ReadOptions, lay_out
 from beam_jobs.jobs.sensors.recording import Column, Recording
 from beam_jobs.sources.delimited import BROKEN_QUOTES, DELIMITERS, find_table, split_rows
-from beam_jobs.sources.rows import numbered_lines, opened_text, parse_json
+from beam_jobs.sources.rows import json_row, numbered_lines, opened_text
+from beam_jobs.storage.encodings import not_decodable
 from beam_jobs.storage.limits import check_bytes
 
 # Text states no dtype; models take this one.
@@ -56,30 +53,29 @@ _MEMORY_OF_A_BYTE, _MEMORY_OF_A_COLUMN = 128, 10_000
 # Lines of JSON in memory as Python objects at a time.
 _BLOCK_LINES = 4096
 
+_JSON_NUMBERS = frozenset([type(None), bool, int, float])
+_JSON_LABELS = _JSON_NUMBERS | {str}
 _JSON_TYPES: dict[type, str] = {str: "text", list: "a list, but a line is a sample", dict: "object"}
 
 # The memory that any table may take in addition to its values.
 _MEMORY_OF_A_ROW = 1 << 20
 
 _BLANK_LINE = re.compile(rb"(?:\n|\r(?!\n))[ \t]*[\r\n]")
-_ANY_LINE = re.compile(rb"[^\r\n]")
-
-# Remarks.
-_BLANK_LINES = "blank lines between its samples are not read; a missing value is NA"
-_COMMAS = "commas are read as decimal points"
-_EMPTY_COLUMN = "its last column is empty and left out"
-_TITLE = "its first line is a title of columns and left out, because the next one has more names"
-_UNITS = "its second line has no number and was taken for the units of the columns"
+_LINE_END = re.compile(rb"[\r\n]")
 
 
 def _text(data: bytes, options: ReadOptions) -> bytes:
-    """The text of a file in UTF-8 without a byte order mark, unpacked if it is gzipped."""
+    """The text of a file in UTF-8, unpacked if it is gzipped."""
     source = opened_text(io.BytesIO(data), data.startswith(_GZIP), options.encoding)
     text = io.BytesIO()
     while part := source.read(_PART_BYTES):
         text.write(part)
         check_bytes(text.tell(), options.max_bytes)
-    return text.getvalue().removeprefix(codecs.BOM_UTF8)
+    try:
+        text.getvalue().decode()
+    except UnicodeDecodeError as error:
+        raise RejectError(not_decodable(options.encoding, error)) from None
+    return text.getvalue()
 
 
 def read_csv(data: bytes, options: ReadOptions) -> Recording:
@@ -102,52 +98,34 @@ def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
 
     A character that splits the second row into numbers takes precedence.
     """
-    several = ""
-    for choice in choices:
-        if choice != choices[0] and choice.encode() not in text:
-            continue
+
+    def fit(choice: str) -> int:
         rows: list[list[str]] = []
         with contextlib.suppress(csv.Error, RejectError):  # It may not be the right choice.
-            rows += (row for row, _ in itertools.islice(_rows(text, choice, options), 2))
-        if len({len(row) for row in rows}) == 1 and (choice == choices[0] or len(rows[0]) > 1):
-            mark = choice if len(rows[0]) > 1 else ","
-            if all(is_number(_pointed(cell, mark)) for cell in rows[-1]):
-                return choice
-            several += choice * (len(rows[0]) > 1)
-    return (several + " " * (" " in choices) + choices)[0]
+            rows += itertools.islice(_rows(text, choice, options), 2)
+        widths = {len(row) for row in rows}
+        several = max(widths, default=1) > 1
+        if len(widths) == 1 and (several or choice == choices[0]):
+            numbers = all(map(is_number, _pointed(rows[-1], choice if several else ",")))
+            return 2 * numbers + several
+        return int(choice == " ")
+
+    return max(choices, key=fit)
 
 
-def _pointed(cell: str, delimiter: str) -> str:
-    """A cell with a point for its decimal comma, if cells have such commas."""
-    return cell if delimiter == "," or "." in cell else cell.replace(",", ".")
+def _pointed(row: list[str], delimiter: str) -> list[str]:
+    """The cells with points for decimal commas, which only tables not separated by commas have."""
+    return row if delimiter == "," else [cell.replace(",", ".") for cell in row]
 
 
-def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[tuple[list[str], int]]:
-    """Yields the rows that are not blank, and the bytes up to the end of each."""
+def _rows(text: bytes, delimiter: str, options: ReadOptions) -> Iterator[list[str]]:
+    """Yields the rows that are not blank; a blank as the delimiter stands for several."""
     lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", newline="")
-    size = at = 0
-    limit = max(options.max_bytes, _MEMORY_OF_A_ROW)
-
-    def checked_lines() -> Iterator[str]:
-        nonlocal size, at
-        for line in lines:
-            size += len(line)  # Cells in quotes may hold line breaks.
-            check_bytes(_MEMORY_OF_A_BYTE * size, limit, "a row of its table takes")
-            at += len(line) if line.isascii() else len(line.encode())
-            yield line
-
-    try:
-        blanks = map(str.split, checked_lines())
-        for row in blanks if delimiter == " " else split_rows(checked_lines(), delimiter):
-            size = 0
-            if row is None:
-                raise RejectError(BROKEN_QUOTES)
-            if row:
-                yield row, at
-    except UnicodeDecodeError:
-        raise RejectError(
-            "its text is not UTF-8: name its encoding with --text_encoding, such as cp1252"
-        ) from None
+    limit = max(options.max_bytes, _MEMORY_OF_A_ROW) // _MEMORY_OF_A_BYTE
+    for row in split_rows(lines, delimiter.strip(" "), limit):
+        if row is None:
+            raise RejectError(BROKEN_QUOTES)
+        yield row
 
 
 def _open(data: bytes, choices: str, options: ReadOptions) -> tuple[bytes, str]:
@@ -155,8 +133,8 @@ def _open(data: bytes, choices: str, options: ReadOptions) -> tuple[bytes, str]:
     text = _text(data, options)
     if b"\0" in text:  # Python's csv module accepts these since 3.11
         raise ValueError("it contains zero bytes")
-    if options.skip_lines:
-        text = re.sub(rb"\A(?:[^\r\n]*(?:\r\n?|\n)){0,%d}" % options.skip_lines, b"", text)
+    skipped = rb"\A(?:[^\r\n]*(?:\r\n?|\n)){0,%d}" % options.skip_lines
+    text = re.sub(skipped, b"", text, count=1)
     above, stated, _ = find_table(text)
     text = text[above:]
     delimiter = options.delimiter or stated or _delimiter(text, choices, options)
@@ -165,7 +143,7 @@ def _open(data: bytes, choices: str, options: ReadOptions) -> tuple[bytes, str]:
         delimiter = "\t"
     if delimiter == "\t" and b'"' in text:
         quoted = io.StringIO(newline="")  # with the quotes that Arrow reads
-        csv.writer(quoted, "excel-tab").writerows(row for row, _ in _rows(text, "\t", options))
+        csv.writer(quoted, "excel-tab").writerows(_rows(text, "\t", options))
         text = quoted.getvalue().encode()
     return text, delimiter
 
@@ -177,89 +155,99 @@ def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
     comma is a decimal point.
     """
     text, delimiter = _open(data, choices, options)
+    last = _LINE_END.search(text, len(text.rstrip(b" \t\r\n" + delimiter.encode())))
+    has_empty_rows = bool(last and text[last.start() :].strip(b"\r\n"))
+    text = text[: last.start()] if last and has_empty_rows else text
     # Every cell but the last ends in this character.
     ends = max(text.count(b"\n"), text.count(b"\r"))
     check_bytes(8 * (1 + text.count(delimiter.encode()) + ends), options.max_bytes)
     top = list(itertools.islice(_rows(text, delimiter, options), TOP_ROWS))
     if not top:
         raise RejectError("the file is empty")
-    width, limit = len(top[0][0]), max(options.max_bytes, _MEMORY_OF_A_ROW)
+    width, limit = len(top[0]), max(options.max_bytes, _MEMORY_OF_A_ROW)
     check_bytes(_MEMORY_OF_A_COLUMN * width, limit, f"its {width} columns take")
-    rows = [[_pointed(cell, delimiter) for cell in row] for row, _ in top]
+    rows = [_pointed(row, delimiter) for row in top]
     named, note = has_names(rows, options.header)
     # A name is empty where the next row has text.
     pairs = zip(rows[0][1:], rows[1][1:] if named and rows[1:] else (), strict=False)
     title = any(not name.strip() and not is_time(below) for name, below in pairs)
-    top, rows = top[title:], rows[title:]
-    names = [name.strip() for name in top[0][0]] if named else []
+    names = [name.strip() for name in top[title]] if named else []
     names[:1] = [name.lstrip("#% ") or name for name in names[:1]]
     layout = lay_out(names, width, options)
-    places, time, titles = layout.channels, layout.time, layout.titles
-    read = {*places, *([] if time is None else [time])}
-    units = rows[1] if named and is_units(rows[1:], read) else []
-    times_are = [] if time is None or not named else [names[time], *units[time : time + 1]]
-    time_unit, unit_note = unit_of_times(options.time_unit, *times_are)
-    blocks, times = [np.empty((0, len(places)))], [np.empty(0)]
+    time, read = layout.time, {*layout.channels, *([] if layout.time is None else [layout.time])}
+    units = top[title + 1] if named and is_units(rows[title + 1 :], read) else []
+    unit_of_time = units[time] if units and time is not None else ""
+    unit, unit_note = unit_of_times(options.time_unit, options.time_column, unit_of_time)
+    signals, times, signs = [], [], set[str]()
     texts: dict[str, list[Any]] = {name: [] for name in layout.own_columns}
-    above = named + bool(units)
-    start = top[above - 1][1] if above else 0
-    has_commas, signs = delimiter != "," and b"," in text, set[str]()
-    for row, cells in _blocks(text, start, delimiter, width, 1 + bool(units)):
-        if has_commas:
-            signs |= set().union(*(decimal_signs(cells[place]) for place in places))
-            cells = [with_points(column) if i in read else column for i, column in enumerate(cells)]
-        blocks.append(np.stack([numbers(cells[i], row, titles[i]) for i in places], 1))
+    for row, cells in _blocks(text, delimiter, width, title + named, bool(units)):
+        if delimiter != "," and b"," in text:
+            signs |= {
+                sign
+                for sign, place in itertools.product(",.", layout.channels)
+                if compute.any(compute.match_substring(cells[place], sign)).as_py()
+            }
+            for place in read:
+                cells[place] = compute.replace_substring(cells[place], ",", ".")
+        channels = [numbers(cells[i], row, layout.titles[i]) for i in layout.channels]
+        signals.append(np.stack(channels, 1))
         if time is not None:
-            times.append(text_seconds(cells[time], row, time_unit))
+            times.append(text_seconds(cells[time], row, unit))
         for name, place in layout.own_columns.items():
-            texts[name].append(pyarrow.compute.utf8_trim_whitespace(cells[place]))
+            texts[name].append(compute.utf8_trim_whitespace(cells[place]))
     if len(signs) > 1:
         raise RejectError("some of its numbers have decimal commas, others have points")
-    signal = np.concatenate(blocks)
-    notes = [*layout.notes, note, unit_note]
-    if not names and len(places) > 1 and np.isnan(signal[:, -1]).all():
-        signal = signal[:, :-1]  # every line ends in a delimiter
-        notes.append(_EMPTY_COLUMN)
-    notes += [_TITLE] * title + [_UNITS] * bool(units) + [_COMMAS] * ("," in signs)
-    notes += [_BLANK_LINES] if width == 1 and _BLANK_LINE.search(text.rstrip(), start) else []
+    signal = np.concatenate(signals)
+    # Every line ends in a delimiter.
+    has_empty_column = not names and signal.shape[1] > 1 and bool(np.isnan(signal[:, -1]).all())
+    has_blank_lines = width == 1 and bool(_BLANK_LINE.search(text.rstrip()))
+    notes = [
+        note,
+        unit_note,
+        has_empty_column * "its last column is empty and left out",
+        has_empty_rows * "rows without values at its end are left out",
+        title * "its first line is left out as a title, because the next one has more names",
+        bool(units) * "its second line has no number and was taken for the units of the columns",
+        ("," in signs) * "commas are read as decimal points",
+        has_blank_lines * "blank lines between its samples are not read; a missing value is NA",
+    ]
     return Recording(
-        {"signal": signal},
-        times=None if time is None else np.concatenate(times),
-        notes=tuple(filter(None, notes)),
+        {"signal": signal[:, :-1] if has_empty_column else signal},
+        times=np.concatenate(times) if times else None,
+        notes=(*layout.notes, *filter(None, notes)),
         columns={name: Column.of_cells(chunks) for name, chunks in texts.items()},
         dtype=_DTYPE,
         channels=layout.signal,
-        units={"signal": tuple(units[i].strip() for i in places)} if units else {},
+        units={"signal": tuple(units[i].strip() for i in layout.channels)} if units else {},
     )
 
 
 def _blocks(
-    text: bytes, start: int, delimiter: str, width: int, row: int
+    text: bytes, delimiter: str, width: int, names: int, units: int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yields blocks of the rows that begin at a byte: the number of the first, and columns of Arrow strings.
+    """Yields blocks of the rows below some lines of names and units: columns of Arrow strings.
 
-    The first row has the number `row`.
+    With them comes the number of the first row; that below the names is 1.
     """
-    if not _ANY_LINE.search(text, start):
-        return
-    names, first = [str(place) for place in range(width)], row
+    columns, row = [str(place) for place in range(width)], 1 - names
     try:
         for block in pyarrow.csv.open_csv(
-            pyarrow.BufferReader(pyarrow.py_buffer(text).slice(start)),
+            pyarrow.BufferReader(text),
             pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=names
+                use_threads=False, block_size=max(_BLOCK_BYTES, 64 * width), column_names=columns
             ),
             pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(columns, pyarrow.string())),
         ):
-            yield row, block.columns
+            above = min(max(1 + units - row, 0), block.num_rows)
+            yield row + above, block.slice(above).columns
             row += block.num_rows
     except pyarrow.ArrowInvalid as error:
         ragged = _ARROW_RAGGED.search(str(error))
         if not ragged:
             raise
         raise RejectError(
-            f"row {int(ragged[1]) - 1 + first} has {ragged[2]} values, not {width}; --skip_lines leaves out lines above "
+            f"row {int(ragged[1]) - names} has {ragged[2]} values, not {width}; --skip_lines leaves out lines above "
             "the table"
         ) from None
 
@@ -275,29 +263,42 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
     first = next(lines, None)
     if first is None:
         raise RejectError("the file is empty")
-    names = list(first[1]) if isinstance(first[1], dict) else []
-    top = _cells(first[1], names)
-    kinds = ["" if _is_json_number(value) else _JSON_TYPES[type(value)] for value in top]
-    layout = lay_out(names, len(top), options, kinds)
+    named = isinstance(first[1], dict)
+    top = list(first[1].values()) if named else first[1]
+    kinds = ["" if type(value) in _JSON_NUMBERS else _JSON_TYPES[type(value)] for value in top]
+    layout = lay_out(list(first[1]) if named else [], len(top), options, kinds)
     unit, note = unit_of_times(options.time_unit, options.time_column)
-    signal, times = [], []
+    checks = [(layout.titles[i], i, _JSON_NUMBERS, "a number") for i in layout.channels]
+    checks += [(*own, _JSON_LABELS, "text or a number") for own in layout.own_columns.items()]
+    signals, times = [], []
     # The code of each value, and those of all lines. Python takes True for 1.
     codes: dict[str, dict[tuple[bool, Any], int]] = {name: {} for name in layout.own_columns}
     columns: dict[str, array[int]] = {name: array("q") for name in layout.own_columns}
     lines = itertools.chain([first], lines)
+    like = dict.fromkeys(first[1]) if named else top
     while block := list(itertools.islice(lines, _BLOCK_LINES)):
-        rows = [_row(line, names, len(top), layout) for line in block]
+        cells = list(zip(*(_row(number, values, like) for number, values in block), strict=True))
+        for name, place, types, expected in checks:
+            if not types.issuperset(map(type, cells[place])):
+                at, value = next((i, v) for i, v in enumerate(cells[place]) if type(v) not in types)
+                raise RejectError(
+                    f"line {block[at][0]}: {value!r:.80} of {name!r} is not {expected}"
+                )
         # None becomes NaN.
-        signal.append(np.array([[row[i] for i in layout.channels] for row in rows], np.float64))
+        signals.append(np.stack([np.array(cells[i], np.float64) for i in layout.channels], 1))
         if layout.time is not None:
-            cells = [row[layout.time] for row in rows]
-            times.append(_json_seconds(cells, block[0][0], unit))
+            ticks = cells[layout.time]
+            if _JSON_NUMBERS.issuperset(map(type, ticks)):
+                exact = np.array(ticks, np.float64 if None in ticks else None)
+                times.append(seconds(exact, unit))
+            else:
+                times.append(text_seconds(pyarrow.array(map(str, ticks)), block[0][0], unit))
         for name, place in layout.own_columns.items():
-            values = ((isinstance(row[place], bool), row[place]) for row in rows)
+            values = ((type(value) is bool, value) for value in cells[place])
             code_of = codes[name]
             columns[name].extend(code_of.setdefault(value, len(code_of)) for value in values)
     return Recording(
-        {"signal": np.concatenate(signal)},
+        {"signal": np.concatenate(signals)},
         times=np.concatenate(times) if times else None,
         notes=(*layout.notes, *filter(None, [note])),
         columns={
@@ -310,48 +311,18 @@ def read_jsonl(data: bytes, options: ReadOptions) -> Recording:
 
 
 def _lines(text: bytes) -> Iterator[tuple[int, Any]]:
-    """Yields the number and the value of each line that is not blank."""
+    """Yields the number of each line that is not blank, and its object or list, of one value for a single value."""
     for number, line in numbered_lines(io.BytesIO(text)):
-        if line is None:
-            raise RejectError(f"line {number} is too long")
-        try:
-            yield number, parse_json(line)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"line {number} is not JSON: {error}") from None
+        _, value, error = json_row(number, line, types=object)
+        if error:
+            raise ValueError(f"line {number}: {error}")
+        yield number, value if isinstance(value, (dict, list)) else [value]
 
 
-def _row(line: tuple[int, Any], names: list[str], width: int, layout: Layout) -> list[Any]:
-    """The values of a line, checked."""
-    number, values = line
-    row = _cells(values, names)
-    if isinstance(values, dict) != bool(names) or len(row) != width:
+def _row(number: int, values: Any, like: Any) -> list[Any]:
+    """The values of a line in the order of another line, with None for names that it lacks."""
+    same_type = type(values) is type(like)
+    row = [*(like | values).values()] if same_type and isinstance(values, dict) else values
+    if not same_type or len(row) != len(like):
         raise RejectError(f"line {number} has other columns than the first")
-    for place in layout.channels:
-        if not _is_json_number(row[place]):
-            column = f" of {names[place]!r}" if names else ""
-            raise RejectError(f"line {number}: {row[place]!r:.80}{column} is not a number")
-    for name, place in layout.own_columns.items():
-        if not isinstance(row[place], str) and not _is_json_number(row[place]):
-            raise RejectError(
-                f"line {number}: {row[place]!r:.80} of {name!r} is not text or a number"
-            )
     return row
-
-
-def _cells(values: Any, names: list[str]) -> list[Any]:
-    """The values of a line in the order of the names; unnamed ones follow."""
-    if isinstance(values, dict):
-        others = values.keys() - set(names)
-        return [values.get(name) for name in names] + [values[name] for name in others]
-    return values if isinstance(values, list) else [values]
-
-
-def _is_json_number(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float))
-
-
-def _json_seconds(times: list[Any], row: int, unit: str) -> np.ndarray:
-    if all(map(_is_json_number, times)):
-        ticks = np.array([math.nan if time is None else time for time in times])
-        return seconds(ticks, unit)
-    return text_seconds(pyarrow.array(map(str, times)), row, unit)
