@@ -39,8 +39,6 @@ def read_edf(data: bytes, options: ReadOptions) -> Recording:
     if options.time_column:
         raise RejectError("it states its rate and has no column of times: drop --time_column")
     names = [signal.label for signal in file.signals]
-    if not names:
-        raise RejectError("it has only annotations, no signals")
     if len(names) < count:
         notes.append("not read: annotations")
     layout = lay_out(names, len(names), options)
