@@ -53,8 +53,7 @@ def _leaves(path: str, plain: Any, exact: Any) -> Iterator[tuple[str, StoredArra
             yield from _leaves(f"{path}/{name}", plain[name].item(), exact[name].item())
     else:
         array = plain if np.iscomplexobj(plain) else exact
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        kind = {"O": "cell", "V": "struct array"}.get(array.dtype.kind) or kind_of(array.dtype)
+        kind = "cell" if array.dtype == object else kind_of(array.dtype)
         yield path, _stored(kind, array.shape, array.nbytes, lambda: array)
 
 

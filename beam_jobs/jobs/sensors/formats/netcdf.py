@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,7 +51,7 @@ def _variables(group: Any, path: str = "") -> Iterator[tuple[str, StoredArray]]:
         is_ragged = isinstance(variable.datatype, netCDF4.VLType) and variable.dtype is not str
         kind = "ragged" if is_ragged else kind_of(np.dtype(variable.dtype))
         role = "coordinate" if variable.dimensions == (name,) else ""
-        size, unit = math.prod(variable.shape) * 8, str(getattr(variable, "units", ""))
+        size, unit = int(variable.size) * 8, str(getattr(variable, "units", ""))
         read = functools.partial(_values, variable)
         yield path + name, StoredArray(kind, variable.shape, size, read, role, unit)
     for name, inner in group.groups.items():
@@ -68,9 +67,8 @@ def _values(variable: Any) -> np.ndarray:
     values, is_missing = np.asarray(np.ma.getdata(masked)), np.ma.getmaskarray(masked)
     if values.dtype == "S1" and values.ndim:
         return netCDF4.chartostring(values)
-    stored = values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype.kind in "iu" and (is_stated or is_missing.any()):
-        values = values.astype(np.float64)
+        stored, values = values, values.astype(np.float64)
         if (values.astype(stored.dtype) != stored)[~is_missing].any():
             raise RejectError("it has missing values and integers that float64 does not hold")
     if values.dtype.kind == "f":
