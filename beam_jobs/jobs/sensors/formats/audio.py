@@ -230,9 +230,7 @@ def _check_end(file: Any, rest: bytes) -> None:
         if not match[1] or int(match[2]) < int(match[1]) < 0xFFFFFFFF:
             raise ValueError(f"it is cut or damaged: {match[0].strip()}")
     if file.format == "MP3" and _MPEG_FRAME.match(rest):
-        raise ValueError(
-            "its header does not state all of its samples (joined files, or a variable bitrate): encode it again"
-        )
+        raise ValueError("its header does not state all of its samples: encode it again")
 
 
 def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:

@@ -17,7 +17,7 @@ from beam_jobs.jobs.sensors.recording import Recording
 
 def datasets(file: Any) -> dict[str, Any]:
     """Datasets sorted by path; None for one in another file, which is never opened; soft links are skipped."""
-    items = {}
+    items: dict[str, Any] = {}
 
     def visit(path: str, link: Any) -> None:
         if isinstance(link, h5py.ExternalLink):
