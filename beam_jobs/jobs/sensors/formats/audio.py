@@ -67,9 +67,6 @@ _DAMAGE = re.compile(
     re.MULTILINE,
 )
 
-# The count that libsndfile gives for FLAC that was written to a pipe.
-_UNKNOWN_FRAMES = 2**63 - 1
-
 # The samples per channel that the header of a NIST file states; libsndfile reads whatever there is.
 _NIST_COUNT = re.compile(rb"sample_count -i (\d{1,18})\b")
 
@@ -210,7 +207,7 @@ def _decoded(data: bytes, options: ReadOptions) -> Recording:
 
 
 def _samples(file: Any, options: ReadOptions) -> np.ndarray:
-    if file.frames >= _UNKNOWN_FRAMES:
+    if file.frames >= 2**63 - 1:  # FLAC that was written to a pipe
         raise RejectError("its header does not state the number of samples: encode it again")
     dtype = np.dtype(_DTYPES.get(file.subtype, "int16"))
     size = file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio)
