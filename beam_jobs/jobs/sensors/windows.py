@@ -173,7 +173,7 @@ def check_window_label(rule: str) -> None:
         UsageError: It is none of these.
     """
     if rule not in ("majority", "last") and (not rule.startswith(_ANY) or rule == _ANY):
-        raise UsageError(f"--window_label {rule}: expected majority, last or any:VALUE")
+        raise UsageError(f"--window_label {rule}: expected majority, last, or any:VALUE")
 
 
 def window_labels(rule: str, column: Column, windows: Windows) -> list[str | None]:
