@@ -19,6 +19,7 @@ from beam_jobs.storage.limits import check_bytes
 
 # The classes of numbers.
 _NUMBERS = r"double|single|u?int\d+"
+_Read = Callable[[], np.ndarray]
 
 
 def read_mat(data: bytes, options: ReadOptions) -> Recording:
@@ -77,9 +78,7 @@ def _dataset(item: Any) -> StoredArray:
     return _stored(kind, stored.shape[::-1], stored.nbytes, read)
 
 
-def _stored(
-    kind: str, shape: tuple[int, ...], nbytes: int, read: Callable[[], np.ndarray]
-) -> StoredArray:
+def _stored(kind: str, shape: tuple[int, ...], nbytes: int, read: _Read) -> StoredArray:
     def read_row() -> np.ndarray:
         array = read()
         return array[0] if array.ndim == 2 and len(array) == 1 else array
