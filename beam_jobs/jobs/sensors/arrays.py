@@ -26,9 +26,8 @@ def check_series(arrays: Mapping[str, np.ndarray]) -> None:
     Raises:
         RejectError: An array is a single number.
     """
-    series = [name for name, array in arrays.items() if array.ndim]
-    if single := [name for name in arrays if name not in series]:
-        cure = f"; choose arrays with --arrays {','.join(series)}" if series else ""
+    if single := [name for name, array in arrays.items() if not array.ndim]:
+        cure = "; choose others with --arrays" if len(arrays) > 1 else ""
         raise RejectError(f"array {single[0]!r} is a single number{cure}")
 
 
@@ -140,12 +139,8 @@ def note_rounded(array: np.ndarray) -> tuple[str, ...]:
     with np.errstate(over="ignore", invalid="ignore"):
         lost = (np.diff(array.astype(np.float32), axis=0) == 0) & (np.diff(array, axis=0) != 0)
     lost &= abs(array[1:]) > _EXACT_IN_FLOAT32
-    if not lost.any():
-        return ()
-    return (
-        "some values that differ are equal in float32: add --dtype float64, or leave the column out with "
-        "--drop_columns",
-    )
+    remark = "some values that differ are equal in float32: add --dtype float64, or --drop_columns"
+    return (remark,) if lost.any() else ()
 
 
 def fits_feature(value: Any, feature: Feature) -> bool:

@@ -43,11 +43,18 @@ def aligned(key: str, recording: Recording, example: str, first: Recording) -> R
             continue
         if found != expected:
             if sorted(found) != sorted({*expected}):
+                listed, others = (first_names(each, _NAMES_SHOWN) for each in (found, expected))
                 raise UsageError(
-                    f"{key}: the channels of {name!r} are {_listed(found)}, but {example} has {_listed(expected)}; "
+                    f"{key}: the channels of {name!r} are {listed}, but {example} has {others}; "
                     "records of one dataset must agree: narrow --input, or choose with --columns"
                 )
-            recording = _reordered(recording, name, [found.index(each) for each in expected])
+            order = [found.index(channel) for channel in expected]
+            units = recording.units.get(name, ("",) * len(order))
+            recording = recording._replace(
+                arrays={**recording.arrays, name: recording.arrays[name][:, order]},
+                channels={**recording.channels, name: expected},
+                units={**recording.units, name: tuple(units[place] for place in order)},
+            )
         both = expected, first.units.get(name, ()), recording.units.get(name, ())
         for channel, unit, other in zip(*both, strict=False):
             if unit and other and _plain(unit) != _plain(other):
@@ -63,23 +70,6 @@ def few(texts: Texts) -> dict[str, list[str]]:
     return {name: list(each) for name, each in texts.items() if len(each) <= _MOST_CHANNELS}
 
 
-def _reordered(recording: Recording, name: str, order: list[int]) -> Recording:
-    def moved(texts: Texts) -> Texts:
-        return (
-            {**texts, name: tuple(texts[name][place] for place in order)}
-            if name in texts
-            else texts
-        )
-
-    arrays = {**recording.arrays, name: recording.arrays[name][:, order]}
-    channels, units = moved(recording.channels), moved(recording.units)
-    return recording._replace(arrays=arrays, channels=channels, units=units)
-
-
 def _plain(unit: str) -> str:
     """A unit in one spelling: the two letters for micro, and u, are the same."""
     return unicodedata.normalize("NFKC", unit).replace("\N{GREEK SMALL LETTER MU}", "u").strip()
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return first_names(list(names), _NAMES_SHOWN)

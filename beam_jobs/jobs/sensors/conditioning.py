@@ -64,10 +64,8 @@ class Span:
             raise UsageError(
                 f"{flag} {text}: expected a number of samples such as 128, or a time such as 2s or 500ms"
             )
-        in_seconds = match[3] is None
-        return cls(
-            amount / _SECOND[match[2]] if in_seconds else amount, in_seconds, f"{flag} {text}"
-        )
+        unit = match[2]
+        return cls(amount / _SECOND.get(unit, 1), bool(unit), f"{flag} {text}")
 
     def samples(self, rate: float | None) -> float:
         """The number of samples, at least one; a time need not be a whole number of them.
@@ -148,9 +146,7 @@ class Conditioning:
 
     def _resampled(self, recording: Recording, arrays: Mapping[str, np.ndarray]) -> list[Segment]:
         if FILLED in arrays:
-            raise RejectError(
-                f"an array may not be called {FILLED!r}: --resample adds that feature"
-            )
+            raise RejectError(f"an array may not be called {FILLED!r}: --resample adds it")
         times, rates = {}, {}
         for name, array in arrays.items():
             clock = recording.clock(name)

@@ -22,7 +22,6 @@ _NOTHING: Mapping[str, Any] = {}  # A MappingProxyType could not be pickled.
 # The cures of times that do not increase, and what these do to a recording.
 _REPEATED = "--times drop_duplicates drops the rows that repeat a time, unless the times are too coarse, such as float32"
 _FALLING = "--times sort sorts the rows by time, and drops those that repeat one"
-_HOUR = 3600
 
 
 class Column(NamedTuple):
@@ -166,10 +165,7 @@ class Recording(NamedTuple):
         return self._replace(
             arrays={name: array[rows] for name, array in self.arrays.items()},
             times=None if self.times is None else self.times[rows],
-            columns={
-                name: column._replace(codes=column.codes[rows])
-                for name, column in self.columns.items()
-            },
+            columns={n: c._replace(codes=c.codes[rows]) for n, c in self.columns.items()},
         )
 
     def in_order(self, policy: TimesPolicy) -> Recording:
@@ -191,8 +187,6 @@ class Recording(NamedTuple):
         if wrong.any():
             row = int(np.argmax(wrong))
             cure = _REPEATED if steps[row] == 0 else _FALLING
-            if abs(steps[row] + _HOUR) < _HOUR / 60:
-                cure = "write times in UTC if this is the end of summer time"
             raise RejectError(
                 f"row {row + 1}: time {times[row]} s does not come after {times[row - 1]} s; {cure}"
             )

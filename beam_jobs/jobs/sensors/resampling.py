@@ -111,11 +111,8 @@ def resample_arrays(
     clock = next(iter(clocks.values()))
     samples = np.ceil(np.interp(grid, clock, np.arange(len(clock))) - 0.5).astype(np.int64)
     segment = Segment(values, _find_filled(grid, clocks, rate), samples)
-    ends = itertools.accumulate(last - first for first, last in ranges)
-    return [
-        segment.cut(slice(end - (last - first), end))
-        for end, (first, last) in zip(ends, ranges, strict=True)
-    ]
+    edges = itertools.accumulate((last - first for first, last in ranges), initial=0)
+    return [segment.cut(slice(*pair)) for pair in itertools.pairwise(edges)]
 
 
 def find_gaps(
@@ -185,17 +182,10 @@ def _filter(
     result: np.ndarray,
     limit: int,
 ) -> None:
-    """Fills the result with values at points of the grid, without frequencies above half of its rate.
+    """Fills the result [points, channels] with values, without frequencies above half of the grid's rate.
 
+    The values [time, channels] have `own_rate` samples per second, at seconds `clock` after point 0.
     A value that is not finite makes only the nearest point NaN.
-
-    Args:
-        points, rate: int64 [points], numbers of points of the grid, and its points per second.
-        clock: float64 [time], seconds after point 0.
-        own_rate: Samples per second of the values.
-        values: [time, channels].
-        result: [points, channels].
-        limit: The most bytes that the filter may take.
     """
     # From decimals: as a binary number, 44.1 has a huge denominator.
     in_samples = Fraction(repr(own_rate))
@@ -254,25 +244,19 @@ def _at_lower_rate(
     result = np.empty((count, channels), dtype)
     for low in range(0, period, block):
         first, rest = divmod(offset + low * step, 1)
-        places = float(rest) + float(step) * np.arange(min(block, period - low))
-        samples = places.astype(np.int64)
-        weights = _weights(places - samples, float(step), reach)
+        exact_places = float(rest) + float(step) * np.arange(min(block, period - low))
+        samples = exact_places.astype(np.int64)
+        weights = _weights(exact_places - samples, float(step), reach)
         for k in range(low, count, period):
             part = result[k : k + len(samples)]
             start = first + int((k - low) * step) - reach
-            frames = _frames(signal, start, samples[: len(part)], taps, exact)
+            places = samples[: len(part)]
+            around = np.arange(start, start + int(places[-1]) + taps)
+            taken = np.ascontiguousarray(signal.take(around, 0, mode="clip").T, exact)
+            frames = sliding_window_view(taken, taps, 1)[:, places]
             # Not a matrix product, whose rounding may depend on the number of threads.
             part[:] = np.einsum("cpw,pw->pc", frames, weights[: len(part)])
     return result
-
-
-def _frames(
-    signal: np.ndarray, start: int, places: np.ndarray, taps: int, dtype: np.dtype
-) -> np.ndarray:
-    """The samples from start + place on, for each place: [channels, places, taps]."""
-    around = np.arange(start, start + int(places[-1]) + taps)
-    part = np.ascontiguousarray(signal.take(around, 0, mode="clip").T, dtype)
-    return sliding_window_view(part, taps, 1)[:, places]
 
 
 def _weights(rests: np.ndarray, step: float, reach: int) -> np.ndarray:

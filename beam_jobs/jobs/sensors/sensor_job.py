@@ -92,10 +92,7 @@ class SensorJob(SensorSpec, FilesInParts):
                 self,
                 features=self.features_of(source.key, record),
                 example=source.key,
-                rate=recording.rate,
-                first=Recording(
-                    {}, channels=recording.channels, units=recording.units, array=recording.array
-                ),
+                first=recording._replace(arrays={}, times=None, columns={}, metadata={}, clocks={}),
                 warnings=self.warnings_of(source.key, recording),
             )
         if not errors:
@@ -193,19 +190,14 @@ class SensorJob(SensorSpec, FilesInParts):
         for name, path, _, _ in source.joined:
             try:
                 recording = self._read_file(path, read_bytes(path))
-            except OSError as error:
-                raise RejectError(f"{name}: cannot be read: {error}") from None
-            except RejectError as error:
+            except (OSError, RejectError) as error:
                 raise RejectError(f"{name}: {error}") from None
             rates.add(recording.rate)
             notes += (f"{name}: {note}" for note in recording.notes)
             for array, values in recording.arrays.items():
                 joined = name if array == "signal" else f"{name}/{array}"
                 arrays[joined], clocks[joined] = values, recording.clock(array)
-                for stated, texts in (
-                    (channels, recording.channels),
-                    (units, recording.units),
-                ):
+                for stated, texts in ((channels, recording.channels), (units, recording.units)):
                     stated |= {joined: texts[array]} if array in texts else {}
             check_bytes(sum(each.nbytes for each in arrays.values()), limit, "its arrays take")
         if not self.conditioning.resample and len(rates) > 1:

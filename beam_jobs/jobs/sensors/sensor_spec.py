@@ -54,7 +54,6 @@ class SensorSpec:
         rows: Whether each row of a file is a record.
         window_label: The rule of `window_labels` that makes labels of windows.
         rate_column: The column of metadata with the samples per second of files that do not state it.
-        rate: Samples per second of all records, if the first file states it.
         encodings: The encodings of features that are chosen by name.
         first: The first file, without its arrays.
         warnings: Remarks about the first file, to be printed before the job runs.
@@ -72,7 +71,6 @@ class SensorSpec:
     rows: bool = False
     window_label: str = "majority"
     rate_column: str = ""
-    rate: float | None = None
     encodings: Encodings = field(default_factory=dict)
     first: Recording = field(default_factory=lambda: Recording({}))
     warnings: tuple[str, ...] = ()
@@ -94,7 +92,7 @@ class SensorSpec:
     @property
     def facts(self) -> Mapping[str, Any]:
         """What all files state: the names and units of channels, and the rate unless `--resample` replaces it."""
-        rate = 0 if self.conditioning.resample else self.rate
+        rate = 0 if self.conditioning.resample else self.first.rate
         facts = {
             SAMPLE_RATE: rate,
             CHANNELS: few(self.first.channels),
@@ -104,7 +102,7 @@ class SensorSpec:
 
     @property
     def record_rate(self) -> float | None:
-        return None if self.rows else self.conditioning.record_rate(self.rate)
+        return None if self.rows else self.conditioning.record_rate(self.first.rate)
 
     @property
     def record_channels(self) -> int | None:
@@ -142,20 +140,16 @@ class SensorSpec:
         """
         try:
             features = tuple((name, self._feature(name, value)) for name, value in record.items())
+            replace(self, features=features).schema  # noqa: B018  (raises if no feature has such a name)
         except ValueError as error:
-            raise UsageError(
-                f"{key}: {error}; choose another --encoding, or convert with --dtype"
-            ) from None
+            cure = "choose another --encoding, convert with --dtype, or choose others with --arrays"
+            raise UsageError(f"{key}: {error}; {cure}") from None
         for name, feature in features:
             if not fits_feature(record[name], feature):
                 raise UsageError(
                     f"{key}: {describe(name, record[name])}: the arrays of a --sequence must "
                     "agree: convert with --dtype, or choose with --arrays"
                 )
-        try:
-            replace(self, features=features).schema  # noqa: B018  (raises if no feature has such a name)
-        except ValueError as error:
-            raise UsageError(f"{key}: {error}; choose others with --arrays") from None
         return features
 
     def _feature(self, name: str, value: Any) -> Feature:
@@ -172,17 +166,14 @@ class SensorSpec:
         """The value of `warnings` for a recording of a file."""
         notes = [f"{key}: {note}" for note in recording.notes]
         rate = self.conditioning.resample
-        for name in recording.arrays:
+        for name in recording.arrays if rate else ():
             clock = recording.clock(name)
-            if not rate or not isinstance(clock, np.ndarray) or len(clock) < 2:
-                continue
-            own_rate = 1 / float(np.median(np.diff(clock)))
-            if own_rate > 1.1 * rate:
+            steps = np.diff(clock) if isinstance(clock, np.ndarray) else np.empty(0)
+            if len(steps) and np.median(steps) * rate < 1 / 1.1:
                 notes.append(
-                    f"{key}: {name!r} has about {own_rate:.6g} samples per second, at the times of "
-                    f"--time_column: --resample {rate:g}Hz interpolates them without a filter, so "
-                    f"frequencies above {rate / 2:g} Hz appear as lower ones; if they are evenly "
-                    "spaced, replace --time_column by --rate, which filters them"
+                    f"{key}: --resample {rate:g}Hz interpolates {name!r} at the times of --time_column, without "
+                    f"a filter, so frequencies above {rate / 2:g} Hz appear as lower ones; if samples are "
+                    "evenly spaced, replace --time_column by --rate, which filters them"
                 )
         return tuple(notes)
 
@@ -194,10 +185,10 @@ class SensorSpec:
         """
         if not self.features:
             return
-        if recording.rate != self.rate and not self.conditioning.resample:
+        if recording.rate != self.first.rate and not self.conditioning.resample:
             raise UsageError(
                 f"{key}: {format_rate(recording.rate)}, but {self.example} has "
-                f"{format_rate(self.rate)}; records of one dataset must agree: narrow --input, or "
+                f"{format_rate(self.first.rate)}; records of one dataset must agree: narrow --input, or "
                 "add --resample"
             )
         if len(record) == len(self.features) and all(
@@ -220,8 +211,7 @@ class SensorSpec:
             return ", or choose with --arrays"
         if isinstance(value, list) or value.dtype.name != feature.dtype:
             return ", or convert with --dtype"
-        flags = flags_of(key)
-        return next((cure for flag, cure in _CURES.items() if flag in flags), "")
+        return next((cure for flag, cure in _CURES.items() if flag in flags_of(key)), "")
 
 
 def format_rate(rate: float | None) -> str:

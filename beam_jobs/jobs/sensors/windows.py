@@ -39,9 +39,7 @@ class Windows:
     def __init__(self, conditioning: Conditioning, recording: Recording, dtype: str) -> None:
         segments = conditioning.segments(recording)
         if conditioning.pad and LENGTH in segments[0].arrays:
-            raise RejectError(
-                f"an array may not be called {LENGTH!r}: --last_window pad adds that feature"
-            )
+            raise RejectError(f"an array may not be called {LENGTH!r}: --last_window pad adds it")
         self._conditioning = conditioning
         # Before windows are cut, which may overlap.
         self._segments = [
@@ -103,9 +101,7 @@ class Windows:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}
 
     def _padded(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        if not self._conditioning.pad:
-            return arrays
-        missing = self._size - _common_length(arrays)
+        missing = self._size - _common_length(arrays) if self._conditioning.pad else 0
         if not missing:
             return arrays
         # An array without channels has no bytes, but its padding has a length.
@@ -152,7 +148,11 @@ def rows_of(
     Raises:
         RejectError: An array has a different number of rows, or cannot be stored.
     """
-    _check_rows(recording)
+    check_series(recording.arrays)
+    lengths = {name: len(array) for name, array in recording.arrays.items()}
+    lengths |= {name: len(column.codes) for name, column in recording.columns.items()}
+    cure = "--record row cuts arrays of one length; choose them with --arrays"
+    _one_length(lengths, "rows", cure)
     arrays: dict[str, np.ndarray] = {}
     errors: dict[int, str] = {}
     for name, array in recording.arrays.items():
@@ -166,14 +166,6 @@ def rows_of(
     return arrays, errors
 
 
-def _check_rows(recording: Recording) -> None:
-    check_series(recording.arrays)
-    lengths = {name: len(array) for name, array in recording.arrays.items()}
-    lengths |= {name: len(column.codes) for name, column in recording.columns.items()}
-    cure = "--record row cuts arrays of one length; choose them with --arrays"
-    _one_length(lengths, "rows", cure)
-
-
 def check_window_label(rule: str) -> None:
     """Checks the value of `--window_label`: majority, last or any:VALUE.
 
@@ -181,9 +173,7 @@ def check_window_label(rule: str) -> None:
         UsageError: It is none of these.
     """
     if rule not in ("majority", "last") and (not rule.startswith(_ANY) or rule == _ANY):
-        raise UsageError(
-            f"--window_label {rule}: expected majority, last, or any:VALUE such as any:fall"
-        )
+        raise UsageError(f"--window_label {rule}: expected majority, last, or any:VALUE")
 
 
 def window_labels(rule: str, column: Column, windows: Windows) -> list[str | None]:
@@ -199,7 +189,9 @@ def window_labels(rule: str, column: Column, windows: Windows) -> list[str | Non
         RejectError: A label is neither text nor a whole number.
     """
     texts = [None if is_missing(value) else label_text(value) for value in column.values]
-    labels = _sorted({text for text in texts if text is not None})
+    # Whole numbers are in the order of their values.
+    different = {text for text in texts if text is not None}
+    labels = sorted(different, key=lambda text: (whole_number(text) or 0, text))
     ranks = {text: rank for rank, text in enumerate(labels)}
     codes = np.array([-1 if text is None else ranks[text] for text in texts])[column.codes]
     alarm = ranks.get(rule.removeprefix(_ANY), -1) if rule.startswith(_ANY) else -1
@@ -213,15 +205,7 @@ def window_labels(rule: str, column: Column, windows: Windows) -> list[str | Non
             return labels[of_samples[-1]]
         if (of_samples == alarm).any():
             return labels[alarm]
-        different, counts = np.unique(of_samples, return_counts=True)
-        return labels[different[counts.argmax()]]
+        ranked, counts = np.unique(of_samples, return_counts=True)
+        return labels[ranked[counts.argmax()]]
 
     return list(map(label, windows.pieces()))
-
-
-def _sorted(labels: set[str]) -> list[str]:
-    """Labels in ascending order: of their numbers if all are whole numbers."""
-    numbers = {label: whole_number(label) for label in labels}
-    if None in numbers.values():
-        return sorted(labels)
-    return sorted(labels, key=lambda label: (numbers[label], label))

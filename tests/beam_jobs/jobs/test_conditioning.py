@@ -272,9 +272,7 @@ def test_a_bridged_gap_counts_as_filled():
 def test_an_array_may_be_called_filled_unless_recordings_are_resampled():
     arrays = {"x": noise(9, 1), "filled": noise(9, 1)}
     assert records_of({}, arrays)[0].keys() == arrays.keys()
-    with pytest.raises(
-        RejectError, match="may not be called 'filled': --resample adds that feature"
-    ):
+    with pytest.raises(RejectError, match="may not be called 'filled': --resample adds it"):
         records_of({"resample": "5Hz", "rate": "5Hz"}, arrays)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
-from beam_jobs.packages import require
 from beam_jobs.storage.limits import check_bytes
 
 # The first bytes of accepted formats other than WAV; libsndfile would open many more, whatever their
@@ -23,10 +22,15 @@ _OTHER_AUDIO = re.compile(rb"fLaC|OggS|\xff[\xe0-\xff]|FORM|\.snd|dns\.|caff|NIS
 # The header of an ID3 tag ends with its size, in 7 bits of each byte.
 _TAG = re.compile(rb"ID3...([\0-\x7f]{4})", re.DOTALL)
 
-# Where a stream of Ogg or FLAC begins; libsndfile reads only the first of several.
-_STREAM = re.compile(rb"OggS\0[\x02\x03\x06\x07]|(?<!FLAC.{4})fLaC[\0\x80]\0\0\x22", re.DOTALL)
+# Where a stream or file begins behind another; libsndfile reads only the first.
+_SECOND = re.compile(
+    rb"OggS\0[\x02\x03\x06\x07]|(?<!FLAC.{4})fLaC[\0\x80]\0\0\x22|\.snd\0\0\0|caff\0\x01\0\0",
+    re.DOTALL,
+)
 
-_MORE_AUDIO = "more audio follows its first stream, and would not be read: convert it with ffmpeg -i IN OUT.flac"
+_OTHER_CHUNK = re.compile(rb"\0*(?!data|RIFF|RF64)[ -~]{4}(.{4})", re.DOTALL)
+
+_UNREAD = "bytes behind its audio were not read"
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
@@ -63,9 +67,6 @@ _DAMAGE = re.compile(
     re.MULTILINE,
 )
 
-# The count that libsndfile gives for FLAC that was written to a pipe.
-_UNKNOWN_FRAMES = 2**63 - 1
-
 # The samples per channel that the header of a NIST file states; libsndfile reads whatever there is.
 _NIST_COUNT = re.compile(rb"sample_count -i (\d{1,18})\b")
 
@@ -85,33 +86,40 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
     data = _untagged(data)
     if data[:4] not in _RIFFS or data[8:12] != b"WAVE":
         if _OTHER_AUDIO.match(data):
-            require("soundfile", "beam", ".wav files of another format")
             return read_sound(data, options)
         raise ValueError(f"it begins with {data[:16]!r}, expected a RIFF WAVE header")
     form, long_size = b"", _UNKNOWN_SIZE
-    chunks = _chunks(data)
-    for name, at, size in chunks:
+    for name, at, size in _chunks(data):
         rest = len(data) - at
         if name == b"data":
             if not form:
                 raise ValueError("its format does not come before its audio")
             size = long_size if size == _UNKNOWN_SIZE else size
             unknown = size > rest and size in _UNKNOWN_SIZES
-            if unknown or (not size and _is_unfinished(data, at)):
+            # A header that was never completed ends the file at its audio, or before.
+            end = int.from_bytes(data[4:8], "little")
+            if unknown or (not size and (end + 8 <= at or end == _UNKNOWN_SIZE)):
                 frame = int.from_bytes(form[12:14], "little")
                 size = rest - rest % max(1, frame)
         if size > rest:
             what = "audio" if name == b"data" else "header"
             raise ValueError(f"the file ends in its {what}, after {rest} of {size} bytes")
         if name == b"data":
-            if any(other in (b"data", *_RIFFS) for other, _, _ in chunks):
-                raise RejectError(_MORE_AUDIO)
-            return _wav_samples(form, data, at, size, options)
+            recording = _wav_samples(form, data, at, size, options)
+            is_read = _has_no_more_audio(data, at + size)
+            return recording if is_read else recording._replace(notes=(_UNREAD,))
         if name == b"fmt ":
             form = data[at : at + size]
         if name == b"ds64":
             long_size = int.from_bytes(data[at + 8 : at + 16], "little")
     raise ValueError("the file ends before its audio")
+
+
+def _has_no_more_audio(data: bytes, at: int) -> bool:
+    """Whether only zeros and whole chunks without audio follow."""
+    while chunk := _OTHER_CHUNK.match(data, at):
+        at = chunk.end() + int.from_bytes(chunk[1], "little")
+    return at <= len(data) and not data[at:].strip(b"\0")
 
 
 def _untagged(data: bytes) -> bytes:
@@ -136,12 +144,6 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
         at += data[at : at + 1] == b"\0" and size % 2  # Some programs leave out the byte that pads.
 
 
-def _is_unfinished(data: bytes, at: int) -> bool:
-    """Whether a header was never completed: it ends the file at its audio, or before."""
-    end = 8 + int.from_bytes(data[4:8], "little")
-    return end <= at or end == 8 + _UNKNOWN_SIZE
-
-
 def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOptions) -> Recording:
     if len(form) < 16:
         raise ValueError(f"its format has {len(form)} bytes, expected at least 16")
@@ -149,7 +151,11 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
     if tag == _EXTENSIBLE and form[26:40] == _WAVE_GUID:
         tag = int.from_bytes(form[24:26], "little")
     if (tag, bits) not in _WAVE_DTYPES:
-        return _by_libsndfile(data, options, f"audio of format {tag} with {bits} bits")
+        try:
+            return _decoded(data, options)
+        except ValueError as error:
+            what = f"audio of format {tag} with {bits} bits"
+            raise RejectError(f"{what} cannot be read: {error}") from None
     if not rate or not channels or frame != channels * bits // 8 or size % frame:
         raise ValueError(
             f"{size} bytes at {rate} Hz, {channels} channels of {bits} bits in {frame} bytes"
@@ -164,14 +170,6 @@ def _wav_samples(form: bytes, data: bytes, at: int, size: int, options: ReadOpti
     else:
         samples = np.frombuffer(data, dtype, count, at)
     return _sound(samples.reshape(-1, channels), float(rate), options)
-
-
-def _by_libsndfile(data: bytes, options: ReadOptions, what: str) -> Recording:
-    require("soundfile", "beam", f".wav files with {what}")
-    try:
-        return _decoded(data, options)
-    except ValueError as error:
-        raise RejectError(f"{what} cannot be read: {error}") from None
 
 
 def read_sound(data: bytes, options: ReadOptions) -> Recording:
@@ -194,8 +192,6 @@ def _decoded(data: bytes, options: ReadOptions) -> Recording:
     """Audio of any format that libsndfile knows."""
     import soundfile
 
-    if _STREAM.search(data, 4):
-        raise RejectError(_MORE_AUDIO)
     stream = _Bytes(data)
     try:
         with soundfile.SoundFile(stream) as file:
@@ -204,13 +200,14 @@ def _decoded(data: bytes, options: ReadOptions) -> Recording:
             if stated and int(stated[1]) != len(samples):
                 raise ValueError(f"it has {len(samples)} samples, but states {int(stated[1])}")
             _check_end(file, data[stream.tell() :])
-            return _sound(samples, float(file.samplerate), options)
+            notes = (_UNREAD,) if _SECOND.search(data, 4) else ()
+            return _sound(samples, float(file.samplerate), options)._replace(notes=notes)
     except soundfile.LibsndfileError as error:
         raise ValueError(error.error_string) from None
 
 
 def _samples(file: Any, options: ReadOptions) -> np.ndarray:
-    if file.frames >= _UNKNOWN_FRAMES:
+    if file.frames >= 2**63 - 1:  # FLAC that was written to a pipe
         raise RejectError("its header does not state the number of samples: encode it again")
     dtype = np.dtype(_DTYPES.get(file.subtype, "int16"))
     size = file.frames * file.channels * max(dtype.itemsize, 4 * options.float_audio)
@@ -230,9 +227,7 @@ def _check_end(file: Any, rest: bytes) -> None:
         if not match[1] or int(match[2]) < int(match[1]) < 0xFFFFFFFF:
             raise ValueError(f"it is cut or damaged: {match[0].strip()}")
     if file.format == "MP3" and _MPEG_FRAME.match(rest):
-        raise ValueError(
-            "its header does not state all of its samples (joined files, or a variable bitrate): encode it again"
-        )
+        raise ValueError("its header does not state all of its samples: encode it again")
 
 
 def _sound(samples: np.ndarray, rate: float, options: ReadOptions) -> Recording:

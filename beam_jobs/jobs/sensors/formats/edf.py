@@ -39,24 +39,19 @@ def read_edf(data: bytes, options: ReadOptions) -> Recording:
     if options.time_column:
         raise RejectError("it states its rate and has no column of times: drop --time_column")
     names = [signal.label for signal in file.signals]
-    if not names:
-        raise RejectError("it has only annotations, no signals")
     if len(names) < count:
         notes.append("not read: annotations")
     layout = lay_out(names, len(names), options)
     signals = [file.signals[place] for place in layout.channels]
     check_bytes(sum(signal.digital.size for signal in signals) * 8, options.max_bytes)
     for signal in signals:
-        if any(low == high for low, high in (signal.physical_range, signal.digital_range)):
-            raise RejectError(
-                f"signal {signal.label!r} has an empty range, so its unit is unknown: --drop_columns leaves it out"
-            )
+        if not np.ptp([signal.physical_range, signal.digital_range], axis=1).all():
+            name = signal.label
+            raise RejectError(f"signal {name!r} has an empty range: --drop_columns leaves it out")
     rates = sorted({signal.sampling_frequency for signal in signals})
     if len(rates) > 1:
         listed = ", ".join(f"{signal.label} {signal.sampling_frequency:g} Hz" for signal in signals)
-        raise RejectError(
-            f"its signals differ in their rates: {listed}; choose signals of one rate with --columns"
-        )
+        raise RejectError(f"its signals differ in their rates: {listed}; choose with --columns")
     return Recording(
         {"signal": np.stack([signal.data for signal in signals], 1)},
         rates[0],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,28 +16,21 @@ from beam_jobs.jobs.sensors.recording import Recording
 
 
 def datasets(file: Any) -> dict[str, Any]:
-    """Datasets and links to other files by path, sorted by path; soft links are skipped."""
-    items = {}
+    """Datasets sorted by path; None for one in another file, which is never opened; soft links are skipped."""
+    items: dict[str, Any] = {}
 
     def visit(path: str, link: Any) -> None:
         if isinstance(link, h5py.ExternalLink):
-            items[path] = link
+            items[path] = None
         elif isinstance(link, h5py.HardLink) and isinstance(item := file[path], h5py.Dataset):
-            items[path] = item
+            items[path] = None if item.external or item.is_virtual else item
 
     file.visititems_links(visit)
     return dict(sorted(items.items()))
 
 
-def is_outside(item: Any) -> bool:
-    """Whether a dataset or link leads to another file."""
-    return isinstance(item, h5py.ExternalLink) or bool(item.external) or item.is_virtual
-
-
 def stored_dataset(item: Any) -> StoredArray:
-    """A dataset, or a link to another file, which is never opened."""
-    if is_outside(item):
-        return StoredArray("in another file", ())
+    """The array of a dataset."""
     kind = "empty" if item.shape is None else kind_of(item.dtype)
     unit = item.attrs.get("units", item.attrs.get("unit"))
     unit = unit.decode(errors="replace") if isinstance(unit, bytes) else unit
@@ -58,14 +50,9 @@ def read_h5(
 ) -> Recording:
     """The chosen arrays of an HDF5 file by their paths, or all that are numbers along time."""
     with h5py.File(io.BytesIO(data), "r") as file:
-        items = datasets(file).items()
-        # MATLAB keeps the parts of cells and objects below such names.
-        stored = {path: describe(item) for path, item in items if path[0] != "#"}
-        return read_stored(stored, options, functools.partial(_attribute, file))
-
-
-def _attribute(file: Any, name: str) -> np.ndarray | None:
-    """An attribute of the file that is a single value."""
-    if name not in file.attrs or math.prod(file.attrs.get_id(name).shape or ()) != 1:
-        return None
-    return np.asarray(file.attrs[name]).reshape(())
+        stored = {
+            path: describe(item) if item else StoredArray("in another file", ())
+            for path, item in datasets(file).items()
+            if path[0] != "#"  # MATLAB keeps the parts of cells and objects below such names.
+        }
+        return read_stored(stored, options, file.attrs)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from beam_jobs.jobs.sensors.formats.hdf5 import is_outside, read_h5, stored_dataset
+from beam_jobs.jobs.sensors.formats.hdf5 import read_h5, stored_dataset
 from beam_jobs.jobs.sensors.formats.stored_arrays import StoredArray, kind_of, read_stored
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
+from beam_jobs.storage.limits import check_bytes
+
+# The classes of numbers.
+_NUMBERS = r"double|single|u?int\d+"
+_Read = Callable[[], np.ndarray]
 
 
 def read_mat(data: bytes, options: ReadOptions) -> Recording:
@@ -26,12 +31,18 @@ def read_mat(data: bytes, options: ReadOptions) -> Recording:
         return read_h5(data, options, _dataset)
     import scipy.io
 
+    for name, shape, kind in scipy.io.whosmat(io.BytesIO(data)):
+        if re.fullmatch(_NUMBERS, kind) and (not options.arrays or name in options.arrays):
+            check_bytes(math.prod(shape) * np.dtype(kind).itemsize, options.max_bytes)
     # A double that is a small whole number is stored in a byte: `mat_dtype` undoes that, but it drops
-    # imaginary parts.
-    plain, exact = (scipy.io.loadmat(io.BytesIO(data), mat_dtype=each) for each in (False, True))
+    # imaginary parts, with a warning.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        exact = scipy.io.loadmat(io.BytesIO(data), mat_dtype=True)
+    plain = scipy.io.loadmat(io.BytesIO(data)) if caught else exact
     names = [name for name in plain if not name.startswith("__")]
-    leaves = (_leaves(name, plain[name], exact[name]) for name in names)
-    return read_stored(dict(itertools.chain.from_iterable(leaves)), options)
+    leaves = (leaf for name in names for leaf in _leaves(name, plain[name], exact[name]))
+    return read_stored(dict(leaves), options, {})
 
 
 def _leaves(path: str, plain: Any, exact: Any) -> Iterator[tuple[str, StoredArray]]:
@@ -43,38 +54,34 @@ def _leaves(path: str, plain: Any, exact: Any) -> Iterator[tuple[str, StoredArra
             yield from _leaves(f"{path}/{name}", plain[name].item(), exact[name].item())
     else:
         array = plain if np.iscomplexobj(plain) else exact
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-        kind = {"O": "cell", "V": "struct array"}.get(array.dtype.kind) or kind_of(array.dtype)
+        kind = "cell" if array.dtype == object else kind_of(array.dtype)
         yield path, _stored(kind, array.shape, array.nbytes, lambda: array)
 
 
 def _dataset(item: Any) -> StoredArray:
     """A dataset of version 7.3, which is stored in MATLAB's order."""
-    stored = stored_dataset(item)
-    if is_outside(item):
-        return stored
-    kind = item.attrs.get("MATLAB_class", b"").decode()
-    if not re.fullmatch(r"double|single|logical|char|u?int\d+|", kind):
-        return StoredArray(kind, stored.shape)
+    stored, of_class = stored_dataset(item), item.attrs.get("MATLAB_class", b"").decode()
     if "MATLAB_empty" in item.attrs:
         return StoredArray("empty", ())
-    holds = "part of a sparse matrix" if "MATLAB_sparse" in item.parent.attrs else stored.kind
+    if "MATLAB_sparse" in item.parent.attrs:
+        return StoredArray("part of a sparse matrix", ())
+    if not re.fullmatch(f"{_NUMBERS}|logical|char|", of_class):
+        return StoredArray(of_class, stored.shape)
 
     def read() -> np.ndarray:
         values = stored.read().T
-        if kind == "char":
+        if of_class == "char":
             return np.array(["".join(map(chr, row)) for row in values])
-        return values.astype(bool) if kind == "logical" else values
+        return values.astype(bool) if of_class == "logical" else values
 
-    return _stored("text" if kind == "char" else holds, stored.shape[::-1], stored.nbytes, read)
+    kind = "text" if of_class == "char" else stored.kind
+    return _stored(kind, stored.shape[::-1], stored.nbytes, read)
 
 
-def _stored(
-    kind: str, shape: tuple[int, ...], nbytes: int, read: Callable[[], np.ndarray]
-) -> StoredArray:
+def _stored(kind: str, shape: tuple[int, ...], nbytes: int, read: _Read) -> StoredArray:
+    def read_row() -> np.ndarray:
+        array = read()
+        return array[0] if array.ndim == 2 and len(array) == 1 else array
+
     role = {0: "empty", 1: "single number"}.get(math.prod(shape), "")
-    return StoredArray(kind, shape, nbytes, lambda: _row(read()), role)
-
-
-def _row(array: np.ndarray) -> np.ndarray:
-    return array[0] if array.ndim == 2 and array.shape[0] == 1 else array
+    return StoredArray(kind, shape, nbytes, read_row, role)

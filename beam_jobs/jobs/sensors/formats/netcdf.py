@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ import netCDF4
 import numpy as np
 
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.sensors.formats.hdf5 import datasets, is_outside
+from beam_jobs.jobs.sensors.formats.hdf5 import datasets
 from beam_jobs.jobs.sensors.formats.stored_arrays import StoredArray, kind_of, read_stored
 from beam_jobs.jobs.sensors.read_options import ReadOptions
 from beam_jobs.jobs.sensors.recording import Recording
@@ -34,11 +33,10 @@ def read_nc(data: bytes, options: ReadOptions) -> Recording:
         data += bytes(64)
     else:
         with h5py.File(io.BytesIO(data), "r") as file:
-            if any(map(is_outside, datasets(file).values())):
+            if None in datasets(file).values():
                 raise RejectError("it has an array in another file, which is never opened")
     with netCDF4.Dataset("memory", memory=data) as file:
-        stored = {path: _stored(path, variable) for path, variable in _variables(file)}
-        return read_stored(stored, options, functools.partial(_attribute, file))
+        return read_stored(dict(_variables(file)), options, file.__dict__)
 
 
 def _ends(data: bytes) -> list[bytes]:
@@ -48,50 +46,36 @@ def _ends(data: bytes) -> list[bytes]:
         return [each[(-1,) * each.ndim].tobytes() for each in file.variables.values() if each.size]
 
 
-def _variables(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _variables(group: Any, path: str = "") -> Iterator[tuple[str, StoredArray]]:
     for name, variable in group.variables.items():
-        yield path + name, variable
+        is_ragged = isinstance(variable.datatype, netCDF4.VLType) and variable.dtype is not str
+        kind = "ragged" if is_ragged else kind_of(np.dtype(variable.dtype))
+        role = "coordinate" if variable.dimensions == (name,) else ""
+        size, unit = int(variable.size) * 8, str(getattr(variable, "units", ""))
+        read = functools.partial(_values, variable)
+        yield path + name, StoredArray(kind, variable.shape, size, read, role, unit)
     for name, inner in group.groups.items():
         yield from _variables(inner, f"{path}{name}/")
 
 
-def _stored(path: str, variable: Any) -> StoredArray:
-    is_ragged = isinstance(variable.datatype, netCDF4.VLType) and variable.dtype is not str
-    kind = "ragged" if is_ragged else kind_of(np.dtype(variable.dtype))
-    size = math.prod(variable.shape) * 8
-    read = functools.partial(_values, path, variable)
-    role = "coordinate" if variable.dimensions == (variable.name,) else ""
-    return StoredArray(kind, variable.shape, size, read, role, str(getattr(variable, "units", "")))
-
-
-def _values(path: str, variable: Any) -> np.ndarray:
-    is_stated = not _MISSING.isdisjoint(variable.ncattrs())
+def _values(variable: Any) -> np.ndarray:
+    attributes = variable.__dict__
+    is_stated = not _MISSING.isdisjoint(attributes)
     if np.dtype(variable.dtype).itemsize == 1 and not is_stated:
         variable.set_auto_mask(False)  # no value of a byte means that it was never written
     masked = variable[...]
     values, is_missing = np.asarray(np.ma.getdata(masked)), np.ma.getmaskarray(masked)
     if values.dtype == "S1" and values.ndim:
         return netCDF4.chartostring(values)
-    stored = values = values.astype(values.dtype.newbyteorder("="))
     if values.dtype.kind in "iu" and (is_stated or is_missing.any()):
-        values = values.astype(np.float64)
+        stored, values = values, values.astype(np.float64)
         if (values.astype(stored.dtype) != stored)[~is_missing].any():
-            raise RejectError(
-                f"array {path!r} has missing values and integers that float64 does not hold"
-            )
+            raise RejectError("it has missing values and integers that float64 does not hold")
     if values.dtype.kind == "f":
         # The library ignores marks that are doubles, such as 1e20 among floats.
-        for name in {"_FillValue", "missing_value"}.intersection(variable.ncattrs()):
-            mark = np.asarray(variable.getncattr(name))
-            if mark.dtype.kind == variable.dtype.kind == "f" and not hasattr(
-                variable, "scale_factor"
-            ):
+        for name in {"_FillValue", "missing_value"} & attributes.keys():
+            mark = np.asarray(attributes[name])
+            if mark.dtype.kind == variable.dtype.kind == "f" and "scale_factor" not in attributes:
                 is_missing = is_missing | np.isin(values, mark.astype(values.dtype))
         values[is_missing] = np.nan
     return values
-
-
-def _attribute(file: Any, name: str) -> np.ndarray | None:
-    """An attribute of the file that is a single value."""
-    value = np.asarray(file.getncattr(name) if name in file.ncattrs() else ())
-    return value.reshape(()) if value.size == 1 else None

@@ -70,10 +70,8 @@ def read_npz(data: bytes, options: ReadOptions) -> Recording:
         infos = archive.infolist()
         check_bytes(sum(info.file_size for info in infos), options.max_bytes)
         members = [info for info in infos if info.filename.endswith(".npy")]
-        return read_stored(
-            {info.filename.removesuffix(".npy"): _stored(archive, info) for info in members},
-            options,
-        )
+        stored = {info.filename.removesuffix(".npy"): _stored(archive, info) for info in members}
+        return read_stored(stored, options, {})
 
 
 def _stored(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> StoredArray:

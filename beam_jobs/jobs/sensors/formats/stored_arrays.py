@@ -55,13 +55,13 @@ def kind_of(dtype: np.dtype) -> str:
 def read_stored(
     stored: Mapping[str, StoredArray],
     options: ReadOptions,
-    attribute: Callable[[str], np.ndarray | None] = lambda name: None,
+    attributes: Mapping[str, Any],
 ) -> Recording:
     """The recording of the chosen arrays, or of all that hold numbers along time; a single one is called `signal`.
 
     Args:
         stored: The arrays by name.
-        attribute: Returns the value of an attribute of the file; None if there is none of this name.
+        attributes: Those of the file; arrays go first.
 
     Raises:
         RejectError: An array that is asked for is missing, holds no numbers along time, or has not one value
@@ -84,14 +84,15 @@ def read_stored(
         raise RejectError(f"an array may not be called {min(clash)!r}: choose others with --arrays")
     check_bytes(sum(stored[name].nbytes for name in names), options.max_bytes)
     features = {name if len(names) > 1 else "signal": stored[name].read() for name in names}
-    own = {name: stored[name].read() for name in options.own_columns if name in stored}
-    for name in set(options.own_columns) - own.keys():
-        if (value := attribute(name)) is not None:
-            own[name] = value
-    units = {}
-    for name, (feature, array) in zip(names, features.items(), strict=True):
-        if unit := stored[name].unit:
-            units[feature] = (unit,) * (array.shape[1] if array.ndim == 2 else 1)
+    own = {n: stored[n].read() for n in options.own_columns if n in stored}
+    for name in options.own_columns:
+        if name not in own and name in attributes and np.size(attributes[name]) == 1:
+            own[name] = np.asarray(attributes[name])
+    units = {
+        feature: (stored[name].unit,) * (array.shape[1] if array.ndim == 2 else 1)
+        for name, (feature, array) in zip(names, features.items(), strict=True)
+        if stored[name].unit
+    }
     return Recording(
         features,
         notes=(f"not read: {listed}; choose arrays with --arrays",) if others else (),
