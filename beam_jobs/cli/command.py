@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -15,10 +16,9 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
-from beam_jobs.cli.config import with_config
 from beam_jobs.cli.dataset import bytes_of, threshold_of
 from beam_jobs.cli.flags import RunFlags, names_in
-from beam_jobs.cli.parser import CommandFlags, parse_flags
+from beam_jobs.cli.parser import CommandFlags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
@@ -40,8 +40,7 @@ from beam_jobs.plan.equality import Equality
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.atomic import list_files
-from readers.format.schema import Feature
-from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
+from readers.format.similarity.likeness import DEFAULTS, Likeness
 
 _KEY = "key"
 
@@ -85,17 +84,6 @@ class Command:
         if files:
             return WriteReferences(files, self.output, self.processes, self.drops)
         return WriteRecords(self.job, self.output, self.processes, self.drops)
-
-
-def parse_command(arguments: Sequence[str]) -> Command:
-    """Parses a command line, and checks it against its inputs and output; writes nothing.
-
-    Raises:
-        UsageError: There is a mistake that shows before the pipeline runs.
-    """
-    flags = parse_flags(with_config(arguments))
-    flags.validate()
-    return command_of(flags)
 
 
 def command_of(flags: CommandFlags) -> Command:
@@ -236,20 +224,13 @@ def _kept_out(
     job = _dataset_job(directory)
     schema = {name: feature for name, feature in (job.given or {}).items() if name != _KEY}
     names = [feature_names.get(name, name) for name in compared.features]
-    theirs = {name: schema[name] for name in names if name in schema}
-    if len(theirs) < len(names) or _kind(theirs, job) != compared.kind:
-        theirs = dict(compared_of(schema, tuple(job.class_names)).features)
-        if len(theirs) != len(names) or _kind(theirs, job) != compared.kind:
-            raise UsageError(
-                f"--keep_out {directory}: its records have {', '.join(schema)}, expected a {compared.kind} in "
-                f"{', '.join(names)}"
-            )
-    near = Near(likeness, Compared(compared.kind, theirs), kept_out=f"{directory}: ")
-    return KeptOut(job.without_tokenizer(), near)
-
-
-def _kind(features: Mapping[str, Feature], job: ReshardJob) -> Kind | None:
-    try:
-        return compared_of(features, tuple(job.class_names)).kind
-    except UsageError:
-        return None
+    for features in ({name: schema[name] for name in names if name in schema}, schema):
+        with contextlib.suppress(UsageError):
+            theirs = compared_of(features, tuple(job.class_names))
+            if theirs.kind == compared.kind and len(theirs.features) == len(names):
+                near = Near(likeness, theirs, kept_out=f"{directory}: ")
+                return KeptOut(job.without_tokenizer(), near)
+    raise UsageError(
+        f"--keep_out {directory}: its records have {', '.join(schema)}, expected a {compared.kind} in "
+        f"{', '.join(names)}"
+    )

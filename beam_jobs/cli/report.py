@@ -43,10 +43,6 @@ _ONE_KEY_OF_FILES = (
     "of a --table name the same file (--key row distinguishes them)?"
 )
 
-HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "rejects", "seconds"]
-
-_PLANNED = ("split", *HEADER[2:5], "bytes (est.)", "bytes/shard", "rejects", "duplicates")
-
 # Labels whose counts are printed.
 _MAX_LABELS = 20
 
@@ -126,21 +122,21 @@ def explain(error: JobError) -> str:
 def format_findings(findings: Findings) -> str:
     """The lines that a dry run prints; a column has the duplicates if there are any."""
     rows = [
-        (
-            split.name,
-            f"{split.records:,}",
-            f"{split.shards:,}",
-            format_balance(shard_sizes(split.records, split.shards) if split.shards else []),
-            format_bytes(split.bytes),
-            format_bytes(split.bytes / max(split.shards, 1)),
-            f"{split.rejected:,}",
-            f"{split.duplicates:,}",
-        )
+        {
+            "split": split.name,
+            "records": f"{split.records:,}",
+            "shards": f"{split.shards:,}",
+            "records/shard": format_balance(shard_sizes(split.records, max(split.shards, 1))),
+            "bytes (est.)": format_bytes(split.bytes),
+            "bytes/shard": format_bytes(split.bytes / max(split.shards, 1)),
+            "rejects": f"{split.rejected:,}",
+            "duplicates": f"{split.duplicates:,}",
+        }
         for split in findings.splits
     ]
     shown = None if any(split.duplicates for split in findings.splits) else -1
     lines = [format_table(features_table(findings.schema)), ""]
-    lines.append(format_table(row[:shown] for row in (_PLANNED, *rows)))
+    lines.append(format_table([*row][:shown] for row in (rows[0], *(r.values() for r in rows))))
     for feature, counts in sorted(findings.labels.items()):
         lines.append(_label_line("labels" if feature == LABEL else feature, counts))
     if findings.rejects:
@@ -191,50 +187,14 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
 def fractions_as_names(manifest: Manifest) -> str:
     """A warning about numbers with fractions that became names of classes; empty if there are none."""
     names = manifest.label_names
-    if not all(map(_NUMBER.fullmatch, names)):
-        return ""
-    fractions = [name for name in names if not float(name).is_integer()]
+    numbers = names if all(map(_NUMBER.fullmatch, names)) else ()
+    fractions = [name for name in numbers if not float(name).is_integer()]
     if not fractions:
         return ""
     return (
         f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
         "classes; --target column:NAME keeps numbers as they are"
     )
-
-
-def kept_out_warning(records: int, were: str) -> str:
-    """A warning about records that are near one of `--keep_out`; empty if there are none.
-
-    Args:
-        records: Their number.
-        were: `were` or `would be`.
-    """
-    if not records:
-        return ""
-    return (
-        f"--keep_out: {counted(records, 'record')} {were} dropped, because they are nearly the same as records "
-        "of the datasets to keep out"
-    )
-
-
-def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
-    """One row with the columns `HEADER` for each split."""
-    rows = []
-    for name, split in manifest.splits.items():
-        sizes = [shard.records for shard in split.shards]
-        rows.append(
-            [
-                job,
-                name,
-                f"{split.records:,}",
-                f"{len(sizes):,}",
-                format_balance(sizes),
-                format_bytes(split.bytes),
-                f"{split.rejected:,}",
-                f"{seconds:.1f}",
-            ]
-        )
-    return rows
 
 
 def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
@@ -245,14 +205,22 @@ def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
     )
 
 
-def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool) -> Iterator[str]:
-    """Yields one warning for each split or shard count that is probably not what the user wanted.
+def warnings_of(
+    output: Output, splits: Sequence[SplitSurvey], has_windows: bool, kept_out: int = 0
+) -> Iterator[str]:
+    """Yields one warning for each split or shard count that is probably not what the user wanted, and for kept out ones.
 
     Args:
         output: The dataset that was asked for.
         splits: The splits that it has, in order.
         has_windows: Whether a recording or text may give several records, all in one split.
+        kept_out: The number of records that are dropped because of `--keep_out`.
     """
+    if kept_out:
+        yield (
+            f"--keep_out: {counted(kept_out, 'record')} dropped, nearly the same as records of the datasets "
+            "to keep out"
+        )
     records = sum(split.records for split in splits)
     if not records:
         return

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from beam_jobs.cli import run as running
-from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob
@@ -21,7 +20,7 @@ from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred
-from tests.support.commands import IN_MEMORY, refused, run
+from tests.support.commands import IN_MEMORY, parse_command, refused, run
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 
 
