@@ -340,43 +340,34 @@ def whole_number(label: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-class LabelIds:
-    """The integer of each label, given the names of all.
+class ClassIds:
+    """The integers of class names.
 
     Args:
-        names: Names from `label_names`; None if they are not known yet, which makes every label 0.
+        names: Names from `label_names` by feature; None if they are not known yet, which makes every class 0.
     """
 
-    def __init__(self, names: tuple[str, ...] | None) -> None:
-        self._ids = None if names is None else {name: id_ for id_, name in enumerate(names)}
+    def __init__(self, names: Names | None) -> None:
+        self._known = names is not None
+        self._ids = {f: {name: i for i, name in enumerate(n)} for f, n in (names or {}).items()}
 
-    def __getitem__(self, label: Label) -> int | list[int]:
+    def of(self, label: Label, feature: str = LABEL) -> int | list[int]:
+        """The integer of a label, or of each of its labels; RejectError if one is not known."""
         if isinstance(label, tuple):
-            return [self._id(text) for text in label]
-        return self._id(label)
+            return [self._id(text, feature) for text in label]
+        return self._id(label, feature)
 
-    def _id(self, text: str) -> int:
-        if self._ids is None:
+    def _id(self, text: str, feature: str) -> int:
+        if not self._known:
             return 0
-        id_ = self._ids.get(text) if self._ids else whole_number(text)
+        ids = self._ids.get(feature)
+        id_ = ids.get(text) if ids else whole_number(text)
         if id_ is None:
             raise RejectError(f"label {text!r:.80} was not seen when the inputs were listed")
         return id_
 
-
-class ClassIds:
-    """The integers of all classes in a record.
-
-    Args:
-        names: Class names by feature; None if they are not known yet.
-    """
-
-    def __init__(self, names: Names | None) -> None:
-        self._ids = {f: LabelIds(None if names is None else names.get(f, ())) for f in CLASSES}
-
-    def put(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Replaces class names in a record by their integers; returns the record."""
-        for feature, ids in self._ids.items():
+    def put(self, record: dict[str, Any]) -> None:
+        """Replaces class names in a record by their integers."""
+        for feature in CLASSES:
             if feature in record:
-                record[feature] = ids[record[feature]]
-        return record
+                record[feature] = self.of(record[feature], feature)

@@ -248,7 +248,7 @@ class TextSecondPass(SecondPass):
         return {**columns, **recoded}
 
     def _label(self, label: Label) -> Any:
-        ids = self.label_ids[label]
+        ids = self.class_ids.of(label)
         return np.array(ids, np.int64) if isinstance(ids, list) else ids
 
     def _windows(self, text: bytes) -> tuple[list[bytes], list[np.ndarray]]:
