@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import re
 import shutil
@@ -178,20 +179,13 @@ def _check_exists(flag: str, path: str) -> None:
     found = os.path.expanduser(path)
     try:
         os.lstat(found)
-    except (FileNotFoundError, NotADirectoryError):
-        folder, name = os.path.split(found.rstrip("/"))
-        try:
-            names = os.listdir(folder or ".")[:10_000]
-        except OSError:
-            names = []
-        after = "/" if path.endswith("/") else ""
-        before = path.rstrip("/").removesuffix(name)
-        raise UsageError(
-            f"--{flag} {path}: no such file or folder"
-            f"{did_you_mean(name, sorted(names), before=before, after=after)}"
-        ) from None
     except OSError as error:
-        raise UsageError(f"--{flag} {path}: {reason_of(error)}") from None
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        reason = "no such file or folder" if missing else reason_of(error)
+        folder, name = os.path.split(found.rstrip("/"))
+        names = sorted(glob.glob("*", root_dir=folder or "."))[:10_000]
+        hint = did_you_mean(name, names, before=path.rstrip("/").removesuffix(name))
+        raise UsageError(f"--{flag} {path}: {reason}{hint}") from None
 
 
 @functools.cache
@@ -237,7 +231,6 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
     declared = declared_flags()[job]
     texts: dict[str, list[str]] = {}
     beam: list[str] = []
-    unknown: list[str] = []
     rest = list(reversed(arguments))
 
     def values(most: int | None) -> list[str]:
@@ -264,9 +257,7 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
             # Other runners may have flags that only their job server knows.
             beam += [argument, *values(0 if equals else 1)]
         else:
-            unknown.append(argument)
-    if unknown:
-        raise UsageError(_unknown(job, unknown, texts))
+            raise UsageError(_unknown(job, argument))
     return texts, beam
 
 
@@ -287,16 +278,10 @@ def _elsewhere(arguments: Sequence[str]) -> bool:
     return bool(named) and "direct" not in named[-1].lower()
 
 
-def _unknown(job: str, unknown: list[str], texts: dict[str, list[str]]) -> str:
-    """An error about unknown arguments, with a guess at what was meant."""
+def _unknown(job: str, first: str) -> str:
+    """An error about an unknown argument, with a guess at what was meant."""
     declared = declared_flags()[job]
-    first = unknown[0]
     if _VALUE.match(first):
-        if len(unknown) < 3 and not {"input", "table"} & texts.keys() and "output" not in texts:
-            names = [
-                f"--{name} {text}" for name, text in zip(("input", "output"), unknown, strict=False)
-            ]
-            return f"unknown argument {first}: inputs are given with {' '.join(names)}"
         return f"unknown argument {first}: a value follows its flag, as in --input {first}"
     everyday = sorted(declared, key=lambda name: not declared[name].everyday)
     name = first.partition("=")[0].strip("-").replace("-", "_")

@@ -104,10 +104,6 @@ REFUSALS = [
     ),
     ("images -i photos", "unknown argument -i; did you mean --input?"),
     (IMAGES + "more", "unknown argument more: a value follows its flag, as in --input more"),
-    (
-        "images photos/ shards/x",
-        "unknown argument photos/: inputs are given with --input photos/ --output shards/x",
-    ),
     (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
     (SENSORS + "--image_size=3x3", "--image_size is for images, not for sensors"),
     # Flags of every job: output, seed, splits, shards.
@@ -137,7 +133,7 @@ REFUSALS = [
     ),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no such file or"),
-    ("images --input {data}/pic/ --output {data}/out", "folder; did you mean {data}/pics/?"),
+    ("images --input {data}/pic/ --output {data}/out", "folder; did you mean {data}/pics?"),
     ("images --input '{data}/*.pn' --output {data}/out", "--input {data}/*.pn: no file matches"),
     (
         "images --input {data}/empty --output {data}/out",
