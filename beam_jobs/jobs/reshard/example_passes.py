@@ -19,10 +19,7 @@ from beam_jobs.jobs.passes import (
     mapped_records,
 )
 from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
-from beam_jobs.jobs.reshard.record_fit import (
-    RecordFit,
-    with_features,
-)
+from beam_jobs.jobs.reshard.record_fit import RecordFit, with_features
 from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
