@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import (
 )
 
 from beam_jobs.cli.dataset import bytes_of, threshold_of
-from beam_jobs.cli.flags import RunFlags, names_in
+from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
@@ -66,16 +66,6 @@ class Command:
     processes: int
     drops: tuple[NearRules, ...] = ()
     follow: Follow | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the job."""
-        return self.flags.name
-
-    @property
-    def run(self) -> RunFlags:
-        """The flags that choose where the job runs and what it prints."""
-        return self.flags.run
 
     @property
     def transform(self) -> beam.PTransform:

@@ -34,6 +34,8 @@ command or the inputs. With --no_wait_until_finish, 0 means that the engine acce
 # Numbers with a unit, such as -6dB, are values, too.
 _VALUE = re.compile(r"[^-]|-$|-\.?[0-9]|$")
 
+_HELP = {"-h", "--help", "--help-all", "--version"}
+
 # The column of the help in which its texts begin.
 _INDENT = 26
 
@@ -149,17 +151,10 @@ class CommandFlags:
                 _check_exists(name, path)
 
     def _check_missing(self) -> None:
-        missing = {}
         if not self.job.names_inputs:
-            missing["--input"] = self.job.inputs_expected
+            raise UsageError(f"--input is missing: {self.job.inputs_expected}; see --help")
         if self.dataset.output is None and not self.run.dry_run:
-            missing["--output"] = "name a new or empty directory"
-        if len(missing) > 1:
-            raise UsageError(
-                f"--input and --output are missing: expected {_usage(self.name)}; see {PROGRAM} {self.name} --help"
-            )
-        for name, cure in missing.items():
-            raise UsageError(f"{name} is missing: {cure}; see --help")
+            raise UsageError("--output is missing: name a new or empty directory; see --help")
 
     def _check_text(self) -> None:
         """Raises UsageError for text that is not UTF-8, which the manifest cannot state."""
@@ -291,12 +286,7 @@ def _unknown(job: str, first: str) -> str:
 
 def help_for(arguments: Sequence[str]) -> str:
     """The help that a command line asks for; empty without `--help` or `--help-all`."""
-    asked = {argument.replace("_", "-") for argument in arguments} & {
-        "-h",
-        "--help",
-        "--help-all",
-        "--version",
-    }
+    asked = _HELP & {argument.replace("_", "-") for argument in arguments}
     if not asked:
         return ""
     if asked == {"--version"}:
@@ -336,7 +326,7 @@ def _overview(plan: bool, width: int) -> Iterator[str]:
 
 def _help_of(name: str, all_flags: bool, width: int) -> Iterator[str]:
     job, declared = _JOBS[name], declared_flags()[name]
-    yield f"usage: {_usage(name)} [flags]\n"
+    yield f"usage: {PROGRAM} {name} --input PATTERN --output DIR [flags]\n"
     yield from textwrap.wrap(f"{job.summary[0].upper()}{job.summary[1:]}. {job.description}", width)
     yield "\nexamples:"
     yield from (f"  {PROGRAM} {example}" for example in job.examples)
@@ -354,10 +344,6 @@ def _help_of(name: str, all_flags: bool, width: int) -> Iterator[str]:
         (flag for flag in declared.values() if flag.everyday and flag not in required), width
     )
     yield f"\n{len(declared)} flags in all: {PROGRAM} {name} --help-all"
-
-
-def _usage(name: str) -> str:
-    return f"{PROGRAM} {name} --input PATTERN --output DIR"
 
 
 def _entries(flags: Iterable[Flag], width: int) -> Iterator[str]:

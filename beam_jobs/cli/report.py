@@ -21,7 +21,6 @@ from beam_jobs.pipeline.tried_encodings import TriedEncoding
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
     counted,
     features_table,
@@ -257,18 +256,13 @@ def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str
         for name in sorted(names):
             form = unicodedata.normalize("NFKC", name).casefold()
             alike.setdefault("".join(form.split()), []).append(name)
-        groups = [_quoted(group) for group in alike.values() if len(group) > 1]
+        # Of forms that look alike, `ascii` shows the difference.
+        groups = [" and ".join(map(ascii, group)) for group in alike.values() if len(group) > 1]
         if groups:
             yield (
                 f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes that differ only in "
                 "case, blanks or Unicode form; if they mean the same, use one name for all their records"
             )
-
-
-def _quoted(names: Sequence[str]) -> str:
-    """Names whose differences can be seen."""
-    alike = len({unicodedata.normalize("NFKC", name) for name in names}) < len(names)
-    return " and ".join(map(ascii if alike else repr, names))
 
 
 def format_encodings(tried: Sequence[TriedEncoding], inputs: int) -> str:
@@ -304,13 +298,11 @@ def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_window
         return f"--split_column {placement.split_column} names it in no record; take it out of --splits"
     if placement.exact and not (placement.groups or has_windows):
         return "its share is less than one record; ask for fewer splits or folds"
-    cure = f"give it more than {share:g}, or try another --seed such as {placement.seed + 1}"
-    if placement.groups:
-        named = placement.groups.pattern or f"{COLUMN}{placement.groups.column}"
-        return f"--group_by {named} makes few groups, and none fell into it; {cure}"
-    if has_windows:
-        return f"windows and frames stay with their file or text, and none of these fell into it; {cure}"
-    return f"no record fell into it; {cure}"
+    placed = "group" if placement.groups else "file or text" if has_windows else "record"
+    return (
+        f"no {placed} fell into it; give it more than {share:g}, or try another --seed such as "
+        f"{placement.seed + 1}"
+    )
 
 
 def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:

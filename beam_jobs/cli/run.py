@@ -72,9 +72,9 @@ def run_job(command: Command) -> Outcome | None:
     directory, early = command.output.directory, ends_early(command.beam)
     check_job_service(command.beam)
     watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
-    transform = command.name.capitalize() >> command.transform
+    transform = command.flags.name.capitalize() >> command.transform
     try:
-        with leased(command.output, command.name, keeps=bool(early)):
+        with leased(command.output, command.flags.name, keeps=bool(early)):
             result, seconds = launch(transform, command.beam, watch)
     except CompleteError:
         return Outcome(
@@ -150,9 +150,9 @@ def main_job(command: Command, report: Report) -> None:
         JobError: The job failed, or could not be planned.
     """
     note = command.flags.dataset.note(command.job)
-    report.note(f"note: {note}" if note else "", job=command.name)
+    report.note(f"note: {note}" if note else "", job=command.flags.name)
     report.warn(*command.flags.job.warnings(command.job))
-    if command.run.dry_run:
+    if command.flags.run.dry_run:
         _survey(command, report)
     else:
         _run(command, report)

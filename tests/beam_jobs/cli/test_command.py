@@ -127,10 +127,6 @@ REFUSALS = [
     (PACKED, "--input old.tar.gz: an archive that can only be read from its front: unpack it, or"),
     ("reshard --input {data}/old.tar --output {data}/out", "old.tar/manifest.json: format"),
     ("images --output {data}/out", "--input is missing: name files or a folder, or add a --table"),
-    (
-        "images",
-        "--input and --output are missing: expected beam-shards images --input PATTERN --out",
-    ),
     ("images --input '' --output {data}/out", "--input is empty: name files or a folder"),
     ("images --input {data}/no.png --output {data}/out", "--input {data}/no.png: no such file or"),
     ("images --input {data}/pic/ --output {data}/out", "folder; did you mean {data}/pics?"),
@@ -378,7 +374,7 @@ def test_a_table_with_its_flags_becomes_inputs(data):
     assert placement.splits.names == ("train", "val")
     assert placement.split_column == "split"
     assert command.output.num_shards == (0, 2)
-    assert command.run.dry_run
+    assert command.flags.run.dry_run
     assert command.job.whole_files
     assert dict(command.output.schema) == {
         "image": Feature("uint8", (None, None, 3), "source"),
@@ -509,8 +505,8 @@ def test_a_dry_run_needs_no_output_and_plan_is_its_short_name(data, monkeypatch)
     assert run("plan", "images", *flags) == 0
     assert run("images", *flags, "--dry_run") == 0
     first, second = commands
-    assert first.run.dry_run
-    assert second.run.dry_run
+    assert first.flags.run.dry_run
+    assert second.flags.run.dry_run
     assert first.output == second.output
     assert first.output.directory == ""
 
