@@ -200,31 +200,25 @@ class Labels:
             text = read_bytes(self.table).decode("utf-8-sig")
             rows = iter(list(csv.reader(io.StringIO(text, newline=""))))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UsageError(
-                f"--label csv:{self.table}: cannot be read ({reason_of(error)})"
-            ) from None
+            raise self._error(f"cannot be read ({reason_of(error)})") from None
         header = [name.strip().lower() for name in next(rows, [])]
         path = next((header.index(n) for n in PATH_COLUMNS if n in header), None)
         label = next((header.index(n) for n in LABEL_COLUMNS if n in header), None)
         if path is None or label is None:
-            raise UsageError(
-                f"--label csv:{self.table}: its first line must name a column "
-                f"{'/'.join(PATH_COLUMNS)} and a column {'/'.join(LABEL_COLUMNS)}, "
-                f"it has {', '.join(header) or 'none'}"
+            raise self._error(
+                f"its first line must name a column {'/'.join(PATH_COLUMNS)} and a column "
+                f"{'/'.join(LABEL_COLUMNS)}, it has {', '.join(header) or 'none'}"
             )
         table: dict[str, str] = {}
         for number, row in enumerate(rows, 2):
             if not row:
                 continue
-            if len(row) <= max(path, label):
-                raise UsageError(f"--label csv:{self.table}: line {number} has too few columns")
-            name, text = comparable(row[path]), row[label].strip()
-            if not text:
-                raise UsageError(f"--label csv:{self.table}: line {number} has an empty label")
-            if table.setdefault(name, label_text(text)) != label_text(text):
-                raise UsageError(
-                    f"--label csv:{self.table}: line {number} labels {name!r} {text!r}, an earlier line "
-                    f"labels it {table[name]!r}"
+            if len(row) <= max(path, label) or not row[label].strip():
+                raise self._error(f"line {number} has too few columns, or an empty label")
+            name, text = comparable(row[path]), label_text(row[label].strip())
+            if (known := table.setdefault(name, text)) != text:
+                raise self._error(
+                    f"line {number} labels {name!r} {text!r}, an earlier line labels it {known!r}"
                 )
         return table
 
@@ -306,10 +300,13 @@ class Labels:
 
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)
-        return UsageError(
-            f"--label csv:{self.table}: a name fits both {one} and {other}: add the folders there, "
-            f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
+        return self._error(
+            f"a name fits both {one} and {other}: add the folders there, too, such as "
+            f"{other}{'/NAME' * bool(archive_kind(other))}"
         )
+
+    def _error(self, text: str) -> UsageError:
+        return UsageError(f"--label csv:{self.table}: {text}")
 
 
 # With more distinct labels than this, the field is not a class.
