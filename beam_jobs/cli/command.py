@@ -33,7 +33,7 @@ from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.job import Job, KeptOut, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
-from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.reshard_job import reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.plan.equality import Equality
@@ -194,25 +194,17 @@ def _likeness(threshold: str, compared: Compared) -> Likeness:
         raise UsageError(f"--drop_near_duplicates {error}") from None
 
 
-def _dataset_job(directory: str) -> ReshardJob:
-    """Reads the records of a dataset of `--keep_out`; UsageError if the directory holds none."""
-    try:
-        job = reshard_job(Inputs.of([directory]), "", (), ())
-    except UsageError as error:
-        raise UsageError(f"--keep_out {directory}: no dataset: {error}") from None
-    if job.given is None or job.splits.lone:
-        raise UsageError(
-            f"--keep_out {directory}: no dataset: {job.splits.lone or 'it has no manifest.json'}"
-        )
-    return job
-
-
 def _kept_out(
     directory: str, likeness: Likeness, compared: Compared, feature_names: Mapping[str, str]
 ) -> KeptOut:
     """A dataset whose records are kept out."""
-    job = _dataset_job(directory)
-    schema = {name: feature for name, feature in (job.given or {}).items() if name != _KEY}
+    try:
+        job = reshard_job(Inputs.of([directory]), "", (), ())
+        if job.given is None or job.splits.lone:
+            raise UsageError(job.splits.lone or "it has no manifest.json")
+    except UsageError as error:
+        raise UsageError(f"--keep_out {directory}: no dataset: {error}") from None
+    schema = {name: feature for name, feature in job.given.items() if name != _KEY}
     names = [feature_names.get(name, name) for name in compared.features]
     for features in ({name: schema[name] for name in names if name in schema}, schema):
         with contextlib.suppress(UsageError):
