@@ -19,7 +19,7 @@ from beam_jobs.jobs.passes import (
     mapped_records,
 )
 from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
-from beam_jobs.jobs.reshard.record_fit import RecordFit, with_features
+from beam_jobs.jobs.reshard.record_fit import SHAPE, RecordFit, with_features
 from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
@@ -69,7 +69,7 @@ class ReshardFirstPass(FirstPass):
 
     def _kept_bytes(self, record: memoryview) -> int:
         try:
-            return len(with_features(record, lambda n: self.spec.keeps(n.removesuffix("/shape"))))
+            return len(with_features(record, lambda n: self.spec.keeps(n.removesuffix(SHAPE))))
         except ValueError:  # The second pass rejects it.
             return 0
 
@@ -158,7 +158,7 @@ class ReshardSecondPass(SecondPass):
 
     def _keeps(self, name: str) -> bool:
         """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
-        of, schema = name.removesuffix("/shape"), self.plan.schema
+        of, schema = name.removesuffix(SHAPE), self.plan.schema
         if self.spec.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.spec.drop and (of not in self.spec.drop or name in schema)
