@@ -166,23 +166,14 @@ class ReshardSecondPass(SecondPass):
 
 def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of a task's records; one that does not fit the schema has none."""
-    builder = SketchBuilder(near, task.id)
+    builder, decoder = SketchBuilder(near, task.id), Decoder(Schema(dict(near.compared.features)))
     for examples in examples_of(spec, rules, task):
-        numbers = np.arange(len(examples.keys)) + examples.before
-        _sketch(builder, examples, numbers, rules.placement.orders(examples.keys))
+        orders = rules.placement.orders(examples.keys)
+        for start in range(0, len(orders), _AT_ONCE):
+            rows = np.arange(len(orders))[start : start + _AT_ONCE]
+            values = [_value_of(near, decoder, examples.record(row)) for row in rows.tolist()]
+            builder.add(rows + examples.before, orders[rows], values)
     return builder.finish(task.count)
-
-
-def _sketch(
-    builder: SketchBuilder, examples: Examples, numbers: np.ndarray, orders: np.ndarray
-) -> None:
-    """Adds some Examples, a few at a time."""
-    decoder = Decoder(Schema(dict(builder.near.compared.features)))
-    for start in range(0, len(numbers), _AT_ONCE):
-        rows = range(start, min(start + _AT_ONCE, len(numbers)))
-        values = [_value_of(builder.near, decoder, examples.record(row)) for row in rows]
-        at = slice(rows.start, rows.stop)
-        builder.add(numbers[at], orders[at], values)
 
 
 def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:
