@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
+from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from beam_jobs.errors import RejectError
@@ -124,37 +126,40 @@ def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:
         file: The file, at its beginning; it stays open.
         encoding: A name from `encoding_name`.
     """
-    return io.BufferedReader(_Utf8Stream(file, encoding), _BLOCK_BYTES)
+    return io.BufferedReader(BlockStream(_utf8_blocks(file, encoding), encoding), _BLOCK_BYTES)
 
 
-class _Utf8Stream(io.RawIOBase):
-    def __init__(self, file: BinaryIO, encoding: str) -> None:
-        # `read1` reads a damaged file up to the damage; raw streams have only `read`.
-        self._read = getattr(file, "read1", file.read)
-        self._encoding = encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
-        self._rest = b""
-        self._begun = self._ended = False
+def _utf8_blocks(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    # `read1` reads a damaged file up to the damage; raw streams have only `read`.
+    read = getattr(file, "read1", file.read)
+    head = read(_BLOCK_BYTES)
+    check_head(head[:HEAD_BYTES], encoding)
+    blocks = itertools.chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
+    if encoding == UTF8:
+        yield from blocks
+        return
+    decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
+    try:
+        for block in itertools.chain(blocks, [b""]):
+            yield decoder.decode(block, not block).encode(UTF8, "surrogatepass")
+    except UnicodeError as error:
+        raise RejectError(f"not {encoding.upper()}: {error}") from None
+
+
+class BlockStream(io.RawIOBase):
+    """A stream of blocks of bytes."""
+
+    def __init__(self, blocks: Iterator[bytes], name: str) -> None:
+        self._blocks, self._rest, self.name = blocks, memoryview(b""), name
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._rest and not self._ended:
-            self._rest = self._next_block()
+        while not self._rest:
+            if (block := next(self._blocks, None)) is None:
+                return 0
+            self._rest = memoryview(block)
         part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
-
-    def _next_block(self) -> bytes:
-        block = self._read(_BLOCK_BYTES)
-        if not self._begun:
-            check_head(block[:HEAD_BYTES], self._encoding)
-            self._begun = True
-        self._ended = not block
-        if self._encoding == UTF8:
-            return block
-        try:
-            return self._decoder.decode(block, self._ended).encode(UTF8, "surrogatepass")
-        except UnicodeError as error:
-            raise RejectError(f"not {self._encoding.upper()}: {error}") from None
