@@ -32,6 +32,7 @@ from readers.files.files import ChangedError, ExistsError, RefusedError, StoreEr
 from readers.format import __version__
 from readers.format.findings import CheckResult, Finding
 from readers.format.manifest import DatasetError, File, Manifest
+from readers.format.remarks import Remarks
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
@@ -69,6 +70,7 @@ __all__ = [
     "RecordError",
     "RecordSource",
     "RefusedError",
+    "Remarks",
     "Schema",
     "Shard",
     "Split",

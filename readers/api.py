@@ -136,10 +136,8 @@ def load(
         >>> ds = readers.load("shards/images", 64, split="train", shuffle=True)
     """
     arguments = _arguments(locals())
-    from readers.tfdata.dataset import in_strategy, open_dataset  # Imports TensorFlow.
+    from readers.tfdata.dataset import open_dataset  # Imports TensorFlow.
 
-    if shard is None and in_strategy():
-        arguments["shard"] = 0, 1  # The strategy divides the batches.
     return open_dataset(arguments)
 
 
@@ -307,10 +305,12 @@ def jax_batches(
         ...     state = train_step(state, batch)
     """
     arguments = _arguments(locals())
-    from readers.tensors.jax_arrays import ToJax, this_process  # Imports JAX.
+    from readers.tensors.jax_arrays import ToJax  # Imports JAX.
 
     if shard == "auto":
-        arguments["shard"] = this_process()
+        import jax
+
+        arguments["shard"] = jax.process_index(), jax.process_count()
     plan, options = plan_of(arguments, strings=False)
     convert = ToJax(plan.schema, options, transform, sharding)
     return Batches(plan, options, convert, prefetch)

@@ -13,7 +13,6 @@ import numpy as np
 from readers import api
 from readers.describe import describe
 from readers.files.local import path_text
-from readers.format.display import features_table, splits_table
 from readers.format.manifest import Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Split
@@ -59,8 +58,8 @@ class Dataset:
     The methods `load`, `as_numpy`, `torch_batches` and `jax_batches` are the readers of the same names,
     with this dataset as the path.
 
-    Printing it shows the same text as `beam-shards info`. A notebook shows its splits, its
-    features and ten records, drawn with a fixed seed.
+    Printing it shows the same text as `beam-shards info`. A notebook also shows ten records, drawn
+    with a fixed seed.
 
     Attributes:
         directory: The dataset's directory.
@@ -153,17 +152,10 @@ class Dataset:
         return describe(self.directory, self.manifest)
 
     def _repr_html_(self) -> str:
-        from readers.pages.markup import element, table, to_html
+        from readers.pages.markup import element, to_html
 
-        return to_html(
-            element(
-                "div",
-                element("p", element("b", self.directory)),
-                table(splits_table(self.splits)),
-                table(features_table(self.schema)),
-                self._gallery(),
-            )
-        )
+        text = element("pre", str(self), style="overflow:auto")
+        return to_html(element("div", text, self._gallery()))
 
     def _gallery(self) -> Element:
         """Ten records; or the reason why they cannot be read."""

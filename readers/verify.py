@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import google_crc32c
 import numpy as np
@@ -97,8 +96,9 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     directory = path_text(path)
     manifest = Manifest.read(directory)
     shards = manifest.shards
+    paths = [join(directory, shard.path) for shard in shards]
     with ThreadPoolExecutor(processors()) as threads:
-        found = list(threads.map(partial(_problems_of, directory), shards))
+        found = list(threads.map(_problems, paths, map(_check_shard, paths, shards)))
     problems = [problem for several in found for problem in several]
     for name, file in manifest.files.items():
         path = join(directory, file.path)
@@ -123,11 +123,6 @@ def _problems(path: str, checks: Iterator[Problem]) -> list[Problem]:
     except OSError as error:
         found.append(Problem(path, f"cannot be read: {error}"))
     return found
-
-
-def _problems_of(directory: str, shard: Shard) -> list[Problem]:
-    path = join(directory, shard.path)
-    return _problems(path, _check_shard(path, shard))
 
 
 def _check_shard(path: str, shard: Shard) -> Iterator[Problem]:

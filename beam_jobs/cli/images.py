@@ -64,6 +64,16 @@ class ImageFlags(InputFlags):
         "--frames all",
         everyday=True,
     )
+    strip_metadata: bool = flag(
+        False,
+        "remove EXIF, XMP, comments and other texts from the files that --encoding source stores",
+        unset="keep them",
+    )
+    image_info: bool = flag(
+        False,
+        "store the `height`, `width` and `depth` of each stored image, int64, and `filename`, the name of its file "
+        "without folders",
+    )
     jpeg_exact: bool = flag(
         False,
         "decode JPEGs at full size, then resize them, as Pillow's resize does; without this flag the JPEG decoder "
@@ -89,6 +99,12 @@ class ImageFlags(InputFlags):
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
         check="jobs.images.annotations:parse_boxes",
         everyday=True,
+    )
+    box_order: Literal["yxyx", "xyxy"] = flag(
+        "yxyx",
+        "the order of the corners of `boxes`: y0, x0, y1, x1, or with xyxy x0, y0, x1, y1; keypoints are then x, y "
+        "and visibility",
+        needs="boxes",
     )
     yolo_lines: Literal["auto", "polygons", "poses"] = flag(
         "auto",
@@ -161,6 +177,10 @@ class ImageFlags(InputFlags):
         size = parse_image_size(self.image_size)
         if self.image_encoding == "source" and size:
             raise UsageError("--encoding source stores the files unchanged: drop --image_size")
+        if self.strip_metadata and self.image_encoding != "source":
+            raise UsageError(
+                f"--strip_metadata: --encoding {self.image_encoding} stores no metadata: drop it"
+            )
         if self.frames == "all":
             self._check_frames()
         self._check_pixels()
@@ -231,6 +251,7 @@ class ImageFlags(InputFlags):
             about=self.annotations_of,
             segmentation=self.segmentation,
             unannotated=self.unannotated,
+            box_order=self.box_order,
             yolo_lines=self.yolo_lines,
             box_unit=self.box_unit,
         )
@@ -261,12 +282,14 @@ class ImageFlags(InputFlags):
             frames=self.frames,
             dtype=self.dtype,
             max_pixels=self.max_pixels,
+            strip_metadata=self.strip_metadata,
+            image_info=self.image_info,
             encodings=self.feature_encodings,
         )
 
     def encoded_job(self, job: Job, encoding: str) -> FileJob:
         chosen = cast(ImageEncoding, encoding)
-        replace(self, encoding=chosen, encodings="").validate()
+        replace(self, encoding=chosen, encodings="", strip_metadata=False).validate()
         others = {name: e for name, e in self.feature_encodings.items() if name != "image"}
         return replace(cast("ImageJob", job), encoding=chosen, encodings=others)
 

@@ -93,7 +93,7 @@ class InputFlags(JobFlags):
     delimiter: str = flag(
         "",
         "the character between the columns of .csv and .tsv, such as ';'; '\\t' is a tab",
-        unset="a comma in .csv, a tab in .tsv",
+        unset="the comma, ;, tab or | of the first line in .csv, a tab in .tsv",
         metavar="CHARACTER",
     )
     text_encoding: str = flag(

@@ -142,8 +142,19 @@ class SensorFlags(InputFlags):
         f"the column of {suffixes_with('time_column')} files with the times of the samples, for --resample",
         unset="none: samples are evenly spaced, at the file's rate or --rate",
     )
-    time_unit: Literal["s", "ms", "us", "ns"] = flag(
-        "s", "unit of numeric times; dates need none", needs="time_column"
+    time_unit: Literal["auto", "s", "ms", "us", "ns"] = flag(
+        "auto",
+        "unit of numeric times; dates need none. auto: that in the name of the column, such as time_ms, or in a "
+        "line of units, else s",
+        needs="time_column",
+    )
+    header: Literal["auto", "yes", "no"] = flag(
+        "auto",
+        f"whether the first line of {suffixes_with('header')} files names the columns. auto: unless it has only "
+        "numbers that do not count up; without names, columns are called 0, 1, 2",
+    )
+    skip_lines: int = flag(
+        0, f"lines above the table in {suffixes_with('skip_lines')} files", least=0
     )
     times: Literal["strict", "drop_duplicates", "sort"] = flag(
         "strict",
@@ -278,6 +289,8 @@ class SensorFlags(InputFlags):
             time_unit=self.time_unit,
             times=self.times,
             delimiter=dialect.delimiter,
+            header=self.header,
+            skip_lines=self.skip_lines,
             encoding=dialect.encoding,
             float_audio=self.dtype.startswith("float"),
             mono=self.channels == 1,

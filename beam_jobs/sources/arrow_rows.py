@@ -326,7 +326,10 @@ def _values(array: Any) -> list[Any]:
     if isinstance(array, pa.ExtensionArray):
         return _values(array.storage)
     if types.is_dictionary(kind):  # Ten times as fast as `to_pylist`.
-        return _values(array.dictionary_decode())
+        texts = array.dictionary
+        if types.is_string_view(kind.value_type):  # which Arrow cannot take
+            texts = texts.cast(pa.string())
+        return _values(texts.take(array.indices))
     if types.is_struct(kind):
         names = [field.name for field in kind]
         rows = zip(*(_values(array.field(i)) for i in range(len(names))), strict=True)

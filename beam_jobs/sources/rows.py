@@ -11,15 +11,20 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.sources.delimited import (
+    BROKEN_QUOTES,
+    DELIMITERS,
+    HEAD_BYTES,
+    find_table,
+    split_rows,
+)
 from beam_jobs.storage.encodings import UTF8, as_utf8, encoding_name, is_utf8, not_decodable
-
-DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 OBJECT_KINDS = ("jsonl", "json")
 
@@ -41,16 +46,13 @@ _GAP = re.compile("[ \t\r\n,]*")
 
 _decode = json.JSONDecoder().raw_decode
 
-# Delimiters that a table may have instead of the usual one.
-_OTHER_DELIMITERS = ";\t|,"
-
 
 class Dialect(NamedTuple):
     """The format of a table of text.
 
     Attributes:
         encoding: A name from `encoding_name`.
-        delimiter: The character between columns of .csv and .tsv; empty for the usual one.
+        delimiter: The character between columns of .csv and .tsv; empty for the one that the file seems to have.
     """
 
     encoding: str = UTF8
@@ -224,14 +226,6 @@ def text_header(
         return tuple(_header(_split_rows(text, kind, dialect), dialect.encoding))
 
 
-def delimiter_hint(header: Sequence[str]) -> str:
-    """A hint for a table that lacks a column; empty unless it seems to have another delimiter."""
-    other = next((mark for mark in _OTHER_DELIMITERS if mark in "".join(header)), "")
-    if len(header) != 1 or not other:
-        return ""
-    return f"; is it separated by {other!r}? Then add --delimiter {other!r}"
-
-
 def opened_text(file: BinaryIO, gzipped: bool, encoding: str) -> BinaryIO:
     """The text of a file in UTF-8; arguments as for `text_rows` and `as_utf8`."""
     return as_utf8(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if gzipped else file, encoding)
@@ -260,6 +254,9 @@ def numbered_lines(
         start, end: The byte at which the first line begins, and the one after the last line; 0 for
             the beginning and the end of the file.
         number: The number of the first line.
+
+    Raises:
+        RejectError: the file has carriage returns and no line feed.
     """
     if start:
         file.seek(start)
@@ -272,6 +269,10 @@ def numbered_lines(
             text = None
         if text and number == 1:
             text = text.removeprefix(_BYTE_ORDER_MARK)
+            if b"\r" in text and not line.endswith(b"\n"):
+                raise RejectError(
+                    "its lines end in carriage returns alone: convert them, as tr '\\r' '\\n' does"
+                )
         if text is None or text.strip():
             yield number, text
         number += 1
@@ -281,7 +282,11 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
     rows = _split_rows(file, kind, dialect)
     header = _header(rows, dialect.encoding)
     for number, row in enumerate(rows, 1):
-        if len(row) != len(header):
+        if row is None:
+            yield Row(number, None, BROKEN_QUOTES)
+        elif row == header and len(row) > 1:
+            yield Row(number, None, "it repeats the header")
+        elif len(row) != len(header):
             error = f"{len(row)} columns, the first line has {len(header)}"
             yield Row(number, None, error)
         elif not is_utf8("".join(row)):
@@ -290,36 +295,37 @@ def _delimited_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[Row
             yield Row(number, dict(zip(header, row, strict=True)))
 
 
-def _split_rows(file: Any, kind: str, dialect: Dialect) -> Iterator[list[str]]:
-    """Yields the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
+def _split_rows(file: BinaryIO, kind: str, dialect: Dialect) -> Iterator[list[str] | None]:
+    """Yields the header, and the fields of each row that is not blank; bytes that are not UTF-8 become surrogates.
 
     Raises:
         csv.Error: a row is too long, or the file ends within quotes.
     """
+    above, stated, line = find_table(cast(io.BufferedReader, file).peek(HEAD_BYTES))
+    file.read(above)
+    usual = next((mark for mark in DELIMITERS[kind] if mark in line), DELIMITERS[kind][0])
+    delimiter = dialect.delimiter or stated or usual
     text = io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="")
-    delimiter = dialect.delimiter or DELIMITERS[kind]
-    room, ended = MAX_LINE_BYTES, False  # `room` is what is left for the current row.
+    room = MAX_LINE_BYTES  # What is left for the current row.
 
     def lines() -> Iterator[str]:
-        nonlocal room, ended
+        nonlocal room
         while line := text.readline(MAX_LINE_BYTES):
             room -= len(line)
             if room <= 0:
                 raise csv.Error(f"a row is longer than {MAX_LINE_BYTES >> 20} MiB")
             yield line
-        ended = True
 
-    for row in csv.reader(lines(), delimiter=delimiter):
-        # The reader yields a complete row before it requests the next line.
-        if ended:
-            raise csv.Error("it ends within quotes")
+    for row in split_rows(lines(), delimiter):
         room = MAX_LINE_BYTES
-        if row:
-            yield row
+        yield row
 
 
-def _header(rows: Iterator[list[str]], encoding: str) -> list[str]:
+def _header(rows: Iterator[list[str] | None], encoding: str) -> list[str]:
     header = next(rows, [])
+    if header is None:
+        raise csv.Error(BROKEN_QUOTES)
+    header[:1] = [name.lstrip("#% ") or name for name in header[:1]]
     if not is_utf8("".join(header)):
         raise csv.Error(f"its first line is {not_decodable(encoding)}")
     check_names(header)

@@ -18,7 +18,7 @@ from beam_jobs.sources.arrow_rows import read_row_groups
 from beam_jobs.sources.chunks import file_batches, row_group_sources
 from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs
 from beam_jobs.sources.labels import PATH_COLUMNS, column_text
-from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row, delimiter_hint
+from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row
 from beam_jobs.sources.source import (
     COLUMN,
     RowGroups,
@@ -320,7 +320,7 @@ def _path_column(
         columns: The other columns.
     """
     header = _columns_of(path, dialect)
-    has = f"it has {', '.join(header) or 'none'}{delimiter_hint(header)}"
+    has = f"it has {', '.join(header) or 'none'}"
     structs = [name for name in header if {name + _BYTES, name + _PATH} <= set(header)]
     if not path_column:
         usual = [name for name in PATH_COLUMNS if name in (structs or header)]

@@ -8,11 +8,11 @@ from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.arrow_rows import ARROW_KINDS, arrow_columns, arrow_rows, class_names
+from beam_jobs.sources.delimited import DELIMITERS
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.rows import (
     DEFAULT,
-    DELIMITERS,
     OBJECT_KINDS,
     TEXT_KINDS,
     Dialect,

@@ -72,7 +72,7 @@ def encoding_name(name: str) -> str:
 
 
 def check_head(head: bytes, encoding: str) -> None:
-    """Rejects a pointer of Git LFS, and UTF-16 or UTF-32 that is read in an encoding of single bytes.
+    """Rejects a pointer of Git LFS, and UTF-8, UTF-16 or UTF-32 that is read in another encoding.
 
     Args:
         head: Up to `HEAD_BYTES` from its beginning.
@@ -81,6 +81,8 @@ def check_head(head: bytes, encoding: str) -> None:
     Raises:
         RejectError: The file is such a pointer, or has a byte order mark or NULs as in UTF-16 or UTF-32.
     """
+    if head.startswith(codecs.BOM_UTF8) and not encoding.startswith(UTF8):
+        raise RejectError("it has the byte order mark of UTF-8: drop --text_encoding")
     if head.startswith(b"version https://git-lfs.github.com/spec/"):
         raise RejectError("a pointer of Git LFS: fetch the file itself with git lfs pull")
     wide = _wide_encoding(head)

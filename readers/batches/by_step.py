@@ -67,9 +67,9 @@ class BatchesByStep(BatchSource[int]):
             yield epoch, (group for _, group in several)
 
     def _group(self, number: int) -> tuple[int, Group]:
-        step = self.schedule.step(number)
-        places = np.arange(step.start, step.stop)
-        return step.epoch, Group(places, self.schedule.batch_size, after=number + 1)
+        epoch, span = self.schedule.step(number)
+        places = np.arange(span.start, span.stop)
+        return epoch, Group(places, self.schedule.batch_size, after=number + 1)
 
     def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
         later = place + 1 + np.arange(first, end)

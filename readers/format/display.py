@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from readers.format.encodings.spec import format_shape
@@ -39,10 +39,10 @@ def parse_bytes(text: str) -> int | None:
     return int(float(found[1]) * _UNITS[(found[2] or "").lower()]) if found else None
 
 
-def format_balance(records: list[int]) -> str:
-    """The smallest and the largest number of records per shard: `1,249 to 1,250`, or `1,250` if all are equal."""
-    ends = {min(records, default=0), max(records, default=0)}
-    return " to ".join(f"{size:,}" for size in sorted(ends))
+def format_balance(sizes: list[int], text: Callable[[int], str] = "{:,}".format) -> str:
+    """The sizes of the smallest and the largest shard as text: `1,249 to 1,250`, or `1,250` if both are equal."""
+    ends = min(sizes, default=0), max(sizes, default=0)
+    return " to ".join(dict.fromkeys(map(text, ends)))
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,15 +9,6 @@ from typing import Literal
 Remainder = Literal["short", "drop", "pad"]
 
 
-@dataclass(frozen=True)
-class Step:
-    """The places that one host reads in one step: from `start` to before `stop` of an epoch."""
-
-    epoch: int
-    start: int
-    stop: int
-
-
 def share(rows: int, host: int, hosts: int, remainder: Remainder) -> tuple[int, int]:
     """The first row of a host and the row after its last, in a batch that the hosts share.
 
@@ -94,14 +85,14 @@ class Schedule:
         end += number * self.epochs * each
         return (end - self.epochs * each if number else 0), end
 
-    def step(self, number: int) -> Step:
-        """The step with a number, from 0."""
+    def step(self, number: int) -> tuple[int, range]:
+        """The epoch of the step with a number, from 0, and the places in the epoch that this host reads."""
         epoch, within, place = self._find(number)
         begin = place + within * self._global_batch_size
         size = min(self._global_batch_size, self.records - begin)
         first, stop = share(size, self.host, self.hosts, self.remainder)
         end = self.records - self.absent
-        return Step(epoch, min(begin + first, end), min(begin + stop, end))
+        return epoch, range(min(begin + first, end), min(begin + stop, end))
 
     def after(self, steps: int) -> tuple[int, int]:
         """The (epoch, place) that all hosts together have reached after a number of steps."""

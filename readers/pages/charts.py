@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from readers.pages.bins import bins_of
-from readers.pages.markup import element, svg
+from readers.pages.markup import element, scaled, svg
 from readers.pages.numbers import short, ticks
 
 # Units of the viewBox: pixels, unless the screen is narrower.
@@ -57,17 +58,17 @@ def bar_cell(value: float, most: float, text: str, series: int = 0) -> Element:
     return element("td", track, text, class_="measured")
 
 
-class _Scale:
+class _Scale(NamedTuple):
     """Maps numbers from `low` to `high` to places along an axis from `first` to `last`."""
 
-    def __init__(self, low: float, high: float, first: float, last: float) -> None:
-        self.low, self.high = float(low), float(high) if high > low else float(low) + 1
-        self.first, self.last = first, last
+    low: float
+    high: float
+    first: float
+    last: float
 
     def __call__(self, value: float) -> float:
-        # Halved, because the difference of two large numbers may be infinite.
-        share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
-        return self.first + (self.last - self.first) * float(share)
+        share = float(scaled(np.float64(value), self.low, self.high))
+        return self.first + (self.last - self.first) * share
 
 
 def _steps(heights: np.ndarray, edges: np.ndarray, x: _Scale, y: _Scale) -> str:

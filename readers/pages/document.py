@@ -10,18 +10,24 @@ from readers.pages.sections import alerts, features, labels, origin, overview, r
 from readers.pages.study import Study
 
 # In the order of the page. Each returns None if it does not apply to a dataset.
-_SECTIONS = (overview, records, alerts, splits, labels, features, origin)
+_SECTIONS = {
+    "overview": overview.section,
+    "records": records.section,
+    "alerts": alerts.section,
+    "splits": splits.section,
+    "labels": labels.section,
+    "features": features.section,
+    "origin": origin.section,
+}
 
 
 def document(study: Study) -> str:
     """The report on a dataset, as a self-contained HTML page without scripts."""
-    sections = [module.section(study) for module in _SECTIONS]
-    return str(
-        fill(
-            "page.html",
-            name=study.name,
-            sections=[section for section in sections if section is not None],
-            version=__version__,
-            now=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        )
+    sections = {name: section(study) for name, section in _SECTIONS.items()}
+    return fill(
+        "page",
+        name=study.name,
+        sections={name: body for name, body in sections.items() if body is not None},
+        version=__version__,
+        now=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     )

@@ -11,8 +11,6 @@ import numpy as np
 
 from readers.format.display import visible
 
-_CELL = "text-align: left; padding: 0 1em 0 0"
-
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     """An element with children; control characters in text are replaced, and in attribute names `_` is a hyphen and a final `_` is dropped.
@@ -56,15 +54,6 @@ def data_uri(kind: str, data: bytes) -> str:
 def to_html(tree: Element) -> str:
     """Serializes a tree as HTML."""
     return ElementTree.tostring(tree, encoding="unicode", method="html")
-
-
-def table(rows: list[tuple[str, ...]]) -> Element:
-    """A table; its first row is the header."""
-    header, *others = rows
-    titles = [element("th", cell, style=_CELL) for cell in header]
-    body = [element("tr", *(element("td", cell, style=_CELL) for cell in row)) for row in others]
-    head = element("thead", element("tr", *titles))
-    return element("table", head, element("tbody", *body), style="margin: 0.5em 0")
 
 
 # Paul Tol's bright colors, which people with color blindness can distinguish, too.

@@ -1,10 +1,10 @@
-"""A section of a report, and the templates that render it."""
+"""Renders the sections of a report from templates."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element
 
 from readers.format.display import counted, format_bytes, visible
@@ -12,30 +12,13 @@ from readers.pages.markup import to_html
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
 
 _FOLDER = Path(__file__).parent / "templates"
 
 
-class Section(NamedTuple):
-    """A section of a report: its heading, which is also the id of its element and never comes from the data, and its body."""
-
-    name: str
-    body: Markup
-
-    @classmethod
-    def filled(cls, name: str, **values: Any) -> Section:
-        """Renders a template with values."""
-        return cls(name, fill(f"{name}.html", **values))
-
-
-def fill(template: str, **values: Any) -> Markup:
-    """Renders a template of `readers/pages/templates`; only `Markup` and elements are markup, other text is escaped."""
-    filled = templates().get_template(template).render(values)
-
-    from markupsafe import Markup
-
-    return Markup(filled)
+def fill(template: str, **values: Any) -> str:
+    """Renders a template of `readers/pages/templates` as HTML; elements are markup, other values are escaped."""
+    return templates().get_template(f"{template}.html").render(values)
 
 
 @functools.cache

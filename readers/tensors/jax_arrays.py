@@ -21,11 +21,6 @@ except ModuleNotFoundError:
 _CURE = "call jax.config.update('jax_enable_x64', True) first, or leave it out with columns="
 
 
-def this_process() -> tuple[int, int]:
-    """(index, count) of this process in `jax.distributed`."""
-    return jax.process_index(), jax.process_count()
-
-
 def _check_fits(name: str, array: Any) -> None:
     """Raises ValueError if JAX has no such arrays, or would change integers, because it stores 32 bits."""
     dtype = getattr(array, "dtype", None)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import logging
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from readers.batches.batch_format import is_number, plain
@@ -12,7 +13,7 @@ from readers.batches.batch_source import BatchSource
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
-from readers.batches.stream import open_batches
+from readers.batches.stream import made_from, open_batches
 from readers.order.state import State
 
 try:
@@ -23,21 +24,19 @@ except ModuleNotFoundError:
     ) from None
 
 from readers.tfdata.bridge import TensorBridge
-from readers.tfdata.feed import Feed
+from readers.tfdata.feed import Batch, Feed
 from readers.tfdata.own_thread import map_in_own_thread
-from readers.tfdata.passes import read_pass
+
+_LOGGER = logging.getLogger("readers")
 
 # The source of each dataset, as long as the dataset exists; iterators keep their dataset.
 _OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource[Any], Feed]]()
 
 
-def in_strategy() -> bool:
-    """Whether the caller is in the scope of a `tf.distribute` strategy."""
-    return bool(tf.distribute.has_strategy())
-
-
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
     """Makes the dataset of `readers.load` from its arguments by name."""
+    if arguments["shard"] is None and tf.distribute.has_strategy():
+        arguments = {**arguments, "shard": (0, 1)}  # The strategy divides the batches.
     source, feed, batches = _open(arguments)
     options, transform = source.options, arguments["transform"]
     if transform is not None:
@@ -59,7 +58,7 @@ def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data
     """
     plan, options = plan_of(arguments)
     source, bridge = open_batches(plan, options), TensorBridge(plan.schema, options)
-    feed = Feed(functools.partial(read_pass, source, bridge), bridge.specs)
+    feed = Feed(functools.partial(_read_pass, source, bridge), bridge.specs)
 
     def one_pass(of_pass: tf.Tensor) -> tf.data.Dataset:
         return map_in_own_thread(
@@ -72,6 +71,23 @@ def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data
     if steps is not None:
         batches = batches.apply(tf.data.experimental.assert_cardinality(steps))
     return source, feed, batches
+
+
+def _read_pass(
+    batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int, after_error: bool
+) -> Iterator[Batch]:
+    """Yields the batches of a pass from a number on. If `after_error` its place is unknown, the pass ends."""
+    cursor, end = batches.bounds_of(of_pass)
+    try:
+        first, _ = batches.after(cursor, number, None)
+    except Exception as error:
+        if not after_error:
+            raise
+        _LOGGER.warning("%s: this pass ends early: %s", batches.plan.name, error)
+        return
+    for arrays, _ in made_from(batches, bridge.arrays, (first, 0), end):
+        yield arrays
+        del arrays  # Its memory can be used again while the next one is read.
 
 
 def _steps(batches: BatchSource[Any]) -> int | None:

@@ -58,7 +58,9 @@ def paragraphs(modules: str, copies: int) -> list[dict[str, Any]]:
 
 
 def write_delimited(file, rows, delimiter=",") -> None:
-    writer = csv.DictWriter(file, FIELDS, delimiter=delimiter)
+    # Cells of a .tsv hold line ends only if its header is in quotes.
+    quoting = csv.QUOTE_ALL if delimiter == "\t" else csv.QUOTE_MINIMAL
+    writer = csv.DictWriter(file, FIELDS, delimiter=delimiter, quoting=quoting)
     writer.writeheader()
     writer.writerows(rows)
 

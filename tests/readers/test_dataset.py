@@ -140,7 +140,7 @@ def test_a_notebook_shows_ten_records(tmp_path):
     encodings.write(tmp_path / "d")
     page = Page(readers.open(tmp_path / "d")._repr_html_())
     assert page.tags["figure"] == 10
-    assert page.tags["table"] == 2
+    assert str(readers.open(tmp_path / "d")) in page.text
     assert page.tags["img"] == 30
     assert "10 of 37 records of train" in page.text
 
@@ -153,7 +153,7 @@ def test_a_hostile_dataset_is_shown_as_text(tmp_path):
     )
     html = readers.open(directory)._repr_html_()
     page = Page(html)
-    assert not page.tags["script"] and not page.tags["img"] and not page.tags["b"] - 1 - 2
+    assert not page.tags["script"] and not page.tags["img"] and not page.tags["b"] - 2
     assert set(page.attributes) <= {"style", "class", "dir"}
     assert page.text.count("<script>alert(1)</script>") >= 4
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
@@ -169,7 +169,7 @@ def test_records_that_cannot_be_read_are_a_line(tmp_path, damage):
         shard.write_bytes(bytes(byte ^ 1 for byte in data))
     page = Page(readers.open(directory)._repr_html_())
     assert "the records of train cannot be shown" in page.text
-    assert page.tags["table"] == 2
+    assert str(readers.open(directory)) in page.text
 
 
 def test_a_split_without_records_is_shown(tmp_path):

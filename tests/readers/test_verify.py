@@ -66,7 +66,7 @@ def test_every_byte_matters(dataset):
     for row in (0, 5):
         for place in range(index[row, 0], index[row].sum(), 2):
             path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
-            (problem,) = VERIFY._problems_of(str(dataset), shard)
+            (problem,) = VERIFY._check_shard(f"{dataset}/{shard.path}", shard)
             assert (problem.file, problem.record) == (str(path), row)
             assert problem.offset == index[row, 0]
 
@@ -116,7 +116,7 @@ def test_every_byte_of_an_index_matters(dataset):
     others = b"", data[:8], data[:-1], data[:-64], data + b"\0", data * 2
     for wrong in (*itertools.islice(flipped, 0, None, 3), *others):
         path.write_bytes(wrong)
-        (problem,) = VERIFY._problems_of(str(dataset), shard)
+        (problem,) = VERIFY._check_shard(f"{dataset}/{shard.path}", shard)
         assert (problem.file, problem.record) == (str(path), None)
     path.write_bytes(data)
     assert readers.verify(dataset).ok

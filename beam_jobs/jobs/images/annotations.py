@@ -27,6 +27,7 @@ from beam_jobs.jobs.images.boxes import (
     LARGEST_FRACTION,
     AnnotationsOf,
     Boxes,
+    BoxOrder,
     MissingError,
 )
 from beam_jobs.jobs.images.coco_file import BoxUnit, coco_file
@@ -82,6 +83,7 @@ class ImageAnnotations:
         segmentation: The masks that are made of COCO's segmentations.
         keypoints: The names of COCO's keypoints; empty for no keypoints.
         unannotated: The treatment of images without an annotation.
+        box_order: The order of the corners of boxes, and of the axes of keypoints.
         in_pixels: Whether corners are in pixels of images whose size is not stated.
         yolo_lines: What the lines of more than five values in YOLO files are.
         box_unit: The unit of corners in a table.
@@ -98,6 +100,7 @@ class ImageAnnotations:
     keypoints: tuple[str, ...] = ()
     unannotated: Unannotated = "auto"
     in_pixels: bool = False
+    box_order: BoxOrder = "yxyx"
     yolo_lines: YoloLines = "auto"
     box_unit: BoxUnit = "auto"
 

@@ -15,6 +15,9 @@ Resize = Literal["stretch", "fit", "crop"]
 # "auto" compares the size that an annotation states.
 AnnotationsOf = Literal["auto", "stored", "upright"]
 
+# The order of the corners of a box; keypoints have the same axis first.
+BoxOrder = Literal["yxyx", "xyxy"]
+
 # Tools round fractions of an image, also above 1.
 LARGEST_FRACTION = 1.01
 
@@ -202,6 +205,13 @@ def move_keypoints(
     result = np.concatenate((moved, keypoints[..., 2].reshape(-1, 1)), axis=1)
     result[((both < 0) | (both > 1)).any(axis=1) | (result[:, 2] <= 0)] = 0
     return result.astype(np.float32).reshape(keypoints.shape)
+
+
+def in_order(points: np.ndarray, order: BoxOrder) -> np.ndarray:
+    """Reorders corners [..., 4] or keypoints [..., 3], which have y first."""
+    if order == "yxyx":
+        return points
+    return points[..., [1, 0, 3, 2] if points.shape[-1] == 4 else [1, 0, 2]]
 
 
 def is_about_stored(

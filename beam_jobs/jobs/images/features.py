@@ -17,6 +17,7 @@ from beam_jobs.jobs.images.boxes import (
     Boxes,
     Geometry,
     Resize,
+    in_order,
     is_about_stored,
     move_boxes,
     move_keypoints,
@@ -119,7 +120,7 @@ class AnnotationReader:
         corners, rows = move_boxes(boxes, geometry, annotations.about)
         kept = rows.tolist()
         names = tuple(boxes.names[row] for row in kept)
-        record["boxes"] = corners
+        record["boxes"] = in_order(corners, annotations.box_order)
         record["box_labels"] = names
         if annotations.details:
             record.update(self._details(boxes.size, kept))
@@ -140,7 +141,8 @@ class AnnotationReader:
         features: dict[str, Any] = {}
         if names := annotations.keypoints:
             points = keypoints_of(boxed, len(names), size)
-            features["keypoints"] = move_keypoints(points, size, geometry, annotations.about)
+            moved = move_keypoints(points, size, geometry, annotations.about)
+            features["keypoints"] = in_order(moved, annotations.box_order)
         if annotations.segmentation == "instances":
             features["instance_masks"] = self._instance_masks(boxed, size)
         if annotations.segmentation == "semantic":

@@ -71,6 +71,14 @@ _OVERHEAD_BYTES = 200
 
 _MORE_FRAMES = "only its first frame was stored; --frames all makes a record of each"
 
+# Features about the image of a record.
+_INFO = {
+    "height": Feature("int64"),
+    "width": Feature("int64"),
+    "depth": Feature("int64"),
+    "filename": Feature("string"),
+}
+
 
 @dataclass(frozen=True)
 class ImageJob(FilesInParts):
@@ -91,6 +99,8 @@ class ImageJob(FilesInParts):
         dtype: "uint8", "uint16" for 16 bits, or "float32" for floating-point pixels as they are and
             others from 0 to 1.
         max_pixels: The most pixels of an image and of a mask; larger ones are rejected.
+        strip_metadata: Whether EXIF, XMP and comments are removed from files that are kept.
+        image_info: Whether records have the size of their image and the name of its file.
         encodings: The encodings of features that are chosen by name; that of `image` is `encoding`.
     """
 
@@ -106,6 +116,8 @@ class ImageJob(FilesInParts):
     frames: Frames = "first"
     dtype: ImageDtype = "uint8"
     max_pixels: int = MAX_PIXELS
+    strip_metadata: bool = False
+    image_info: bool = False
     encodings: Encodings = field(default_factory=dict)
 
     @property
@@ -128,6 +140,8 @@ class ImageJob(FilesInParts):
             own["instance_masks"] = Feature("uint8", (None, height, width))
         if self.annotations.has_mask:
             own["mask"] = Feature("uint8", (height, width, 1), "png")
+        if self.image_info:
+            own |= _INFO
         return complete_schema(own, self.labels, self.extras, self.encodings, _COMPRESSED)
 
     def decoded(self) -> ImageJob:
@@ -180,7 +194,8 @@ class ImageJob(FilesInParts):
         Returns:
             `image`: the pixels [H, W, C], or encoded bytes. As far as the job has annotations: `boxes`,
             float32 [n, 4]; `box_labels`, the n class names; `keypoints`, float32 [n, k, 3]; `instance_masks`, uint8
-            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1].
+            [n, H, W]; `captions`, texts; `mask`, a PNG or uint8 [H, W, 1]. With
+            `image_info` also `height`, `width`, `depth`, and `filename`, a text.
 
         Raises:
             RejectError: The file cannot be read or decoded, or an annotation does not fit it.
@@ -225,6 +240,10 @@ class ImageJob(FilesInParts):
         ).add_to(record)
         if mask := record.get("mask"):
             record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
+        if self.image_info:
+            height, width = self.image_size or geometry.upright
+            record.update(height=height, width=width, depth=self.channels)
+            record["filename"] = source.file.rpartition("/")[2]
         return record
 
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:
@@ -262,7 +281,7 @@ class ImageJob(FilesInParts):
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is rejected in every encoding
             file.seek(0)
-            if kept := kept_file(file.read()):
+            if kept := kept_file(file.read(), self.strip_metadata):
                 return kept, Geometry(stored, 1), ()
         encoding: str = self.encoding
         if encoding == "source":

@@ -159,9 +159,10 @@ class Conditioning:
             elif rate := clock or self.rate:
                 times[name], rates[name] = np.arange(len(array)) / rate, rate
             else:
+                found = "".join(f"; {note}" for note in recording.notes)
                 raise UsageError(
                     f"--resample needs the times of the samples of {name!r}: add --time_column "
-                    "NAME, or --rate 50Hz if they are evenly spaced"
+                    f"NAME, or --rate 50Hz if they are evenly spaced{found}"
                 )
         segments = resample_arrays(
             arrays, times, self.resample, self.max_gap, rates, self.max_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,7 +13,9 @@ from beam_jobs.jobs.sensors.recording import TimesPolicy
 from beam_jobs.storage.encodings import UTF8
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
-TimeUnit = Literal["s", "ms", "us", "ns"]
+TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
+
+Header = Literal["auto", "yes", "no"]
 
 # The usual names of times in logs, and of row numbers in pandas.
 _TIME = re.compile(
@@ -21,7 +23,7 @@ _TIME = re.compile(
     r"(?:[ _-](?:s|sec|seconds|ms|us|ns|utc)|\s*[\[(].*[\])])?",
     re.IGNORECASE,
 )
-_ROW_NUMBER = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+_ROW_NUMBER = re.compile(r"|#|Unnamed: \d+|__index_level_\d+__")
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,13 @@ class ReadOptions:
         drop_columns: Columns that every file has and that are not channels.
         metadata_columns: Columns that are not channels in the files that have them.
         time_column: The column of sample times; "" without one.
-        time_unit: The unit of times that are plain numbers.
+        time_unit: The unit of times that are plain numbers; "auto" for the one that the file states, or s.
         times: "strict" rejects recordings whose times do not increase, "drop_duplicates" drops rows that
             repeat the previous time, "sort" sorts rows by time first.
-        delimiter: The character between the columns of tables of text; "" to recognise it.
+        delimiter: The character between the columns of tables of text, of which a blank stands for
+            several; "" to recognise it.
+        header: Whether the first row of tables of text has names: "yes", "no", or "auto" to recognise it.
+        skip_lines: Lines above tables of text that are not read.
         encoding: The encoding of tables of text, a name from `encoding_name`.
         float_audio: Whether integer samples of audio become float32 from -1 to 1.
         mono: Whether the channels of audio become one, their mean.
@@ -54,9 +59,11 @@ class ReadOptions:
     drop_columns: tuple[str, ...] = ()
     metadata_columns: tuple[str, ...] = ()
     time_column: str = ""
-    time_unit: TimeUnit = "s"
+    time_unit: TimeUnit = "auto"
     times: TimesPolicy = "strict"
     delimiter: str = ""
+    header: Header = "auto"
+    skip_lines: int = 0
     encoding: str = UTF8
     float_audio: bool = False
     mono: bool = False
@@ -84,27 +91,28 @@ class Layout(NamedTuple):
         channels: The channels of the signal.
         time: The times of the samples; None without `ReadOptions.time_column`.
         own_columns: The columns of `ReadOptions.own_columns`, by name.
-        notes: Remarks about columns that are left out only because of their names, or are in the metadata too.
-        names: The names of the channels; empty if the columns have none.
+        titles: The names of all columns; 0, 1, 2 and so on if they have none.
+        named: Whether they have names.
+        notes: Remarks about columns that are left out, or are in the metadata too.
     """
 
     channels: list[int]
     time: int | None
     own_columns: dict[str, int]
+    titles: list[str]
+    named: bool
     notes: tuple[str, ...]
-    names: tuple[str, ...] = ()
 
     @property
     def signal(self) -> dict[str, tuple[str, ...]]:
         """The value of `Recording.channels`."""
-        return {"signal": self.names} if self.names else {}
+        return (
+            {"signal": tuple(self.titles[place] for place in self.channels)} if self.named else {}
+        )
 
 
 def lay_out(
-    names: Sequence[str],
-    width: int,
-    options: ReadOptions,
-    has_numbers: Callable[[int], bool] = lambda place: True,
+    names: Sequence[str], width: int, options: ReadOptions, kinds: Sequence[str] = ()
 ) -> Layout:
     """The columns of a table that are read.
 
@@ -114,57 +122,53 @@ def lay_out(
     Args:
         names: The names of the columns; empty if they have none.
         width: The number of columns.
-        has_numbers: Whether the column at a place can be a channel.
+        kinds: What each column holds if that is not numbers, else ""; empty if all may hold numbers.
 
     Raises:
         RejectError: A column that `options` names is missing or ambiguous, or none is left.
     """
-    if not names and (options.columns or options.drop_columns or options.time_column):
-        raise RejectError(
-            "its columns have no names for --columns, --drop_columns or --time_column"
-        )
-    time = column_places(names, [options.time_column] if options.time_column else ())
-    column_places(names, options.drop_columns)
-    own_columns = column_places(names, options.own_columns, " in its metadata")
-    channels, left_out = _choose(names, width, options, has_numbers)
-    notes = []
-    if left_out:
-        listed = ", ".join(name or "without a name" for name in left_out)
-        notes.append(
-            f"left out as times or row numbers: column {listed}; name the channels with --columns to "
-            "keep it"
-        )
+    titles = list(names) or list(map(str, range(width)))
+    time = column_places(titles, [options.time_column] if options.time_column else ())
+    column_places(titles, options.drop_columns)
+    own_columns = column_places(titles, options.own_columns, " in its metadata")
     in_both = {*options.metadata_columns} - {*options.own_columns}
-    notes += (
+    notes = [
         f"column {name!r} is in the metadata and in the file: the metadata is used"
         for name in names
         if name in in_both
-    )
-    channel_names = tuple(names[place] for place in channels) if names else ()
-    return Layout(channels, time.get(options.time_column), own_columns, tuple(notes), channel_names)
-
-
-def _choose(
-    names: Sequence[str], width: int, options: ReadOptions, has_numbers: Callable[[int], bool]
-) -> tuple[list[int], list[str]]:
-    """The places of the channels, and the columns that are left out only because of their names."""
+    ]
     if options.columns:
-        places = column_places(names, options.columns)
-        return [places[name] for name in options.columns], []
-    channels, left_out = list(filter(has_numbers, range(width))), list[str]()
-    if names:
+        places = column_places(titles, options.columns)
+        channels = [places[name] for name in options.columns]
+    else:
         roles = {options.time_column, *options.drop_columns, *options.metadata_columns} - {""}
-        channels = [place for place in channels if names[place] not in roles]
-        left_out = [names[place] for place in channels if _is_left_out(names[place])]
-        channels = [place for place in channels if not _is_left_out(names[place])]
-    if not channels:
-        which = f"columns {', '.join(names)}" if names else f"{width} columns"
-        raise RejectError(f"none of its {which} is a channel; name channels with --columns")
-    return channels, left_out
+        others = [place for place in range(width) if titles[place] not in roles]
+        channels = [place for place in others if not (kinds and kinds[place])]
+        other_kinds = [f"{titles[p]} ({kinds[p]})" for p in others if p not in channels]
+        called = [titles[place] for place in channels if names and _is_left_out(titles[place])]
+        channels = [place for place in channels if not names or not _is_left_out(titles[place])]
+        if not channels:
+            which = f"columns {', '.join(other_kinds or names)}" if names else f"{width} columns"
+            raise RejectError(f"none of its {which} is a channel; name channels with --columns")
+        notes += _left_out(called, other_kinds)
+    place = time.get(options.time_column)
+    return Layout(channels, place, own_columns, titles, bool(names), tuple(notes))
+
+
+def _left_out(called: list[str], other_kinds: list[str]) -> Iterator[str]:
+    """Yields remarks about columns that are left out because of their names, and because they hold no numbers."""
+    if called:
+        yield (
+            f"not a channel, as its name is that of times or row numbers: {', '.join(n or '(no name)' for n in called)}; "
+            "use times with --time_column, or keep the channel with --columns"
+        )
+    if other_kinds:
+        yield f"not a channel, as it does not hold numbers: {', '.join(other_kinds)}"
 
 
 def _is_left_out(name: str) -> bool:
-    return bool(_TIME.fullmatch(name) or _ROW_NUMBER.fullmatch(name))
+    # T is rather a temperature.
+    return bool((name != "T" and _TIME.fullmatch(name)) or _ROW_NUMBER.fullmatch(name))
 
 
 def column_places(names: Sequence[str], chosen: Sequence[str], where: str = "") -> dict[str, int]:

@@ -21,7 +21,6 @@ from beam_jobs.sources.labels import Labels, label_of
 from beam_jobs.sources.rows import (
     MAX_LINE_BYTES,
     Row,
-    delimiter_hint,
     json_row,
     numbered_lines,
     opened_text,
@@ -147,6 +146,8 @@ class TextReader(TextFields):
             check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
         except RejectError:
             return None
+        if b"\n" not in data and b"\r" in data:  # `numbered_lines` finds out what is wrong with it.
+            return None
         # It reached the limit before its end: the file has grown since it was listed.
         return None if not chunk.end and len(data) == limit else data
 
@@ -257,10 +258,7 @@ class TextReader(TextFields):
         needed = self.needed
         for name in needed:
             if name not in header and name not in source.row:
-                raise UsageError(
-                    f"{source.key}: no column {name!r}, it has {', '.join(header)}"
-                    f"{delimiter_hint(header)}"
-                )
+                raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
             rows = read_row_groups(file, groups, needed, chunk.first, self.max_bytes)

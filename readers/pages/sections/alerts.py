@@ -7,7 +7,7 @@ from typing import Any
 from readers.format.display import shortened
 from readers.format.findings import Finding
 from readers.pages.advice import ADVICE
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most alerts, alerts with drawn records, and records of each.
@@ -17,12 +17,12 @@ _ALERTS, _WITH_RECORDS, _RECORDS = 200, 40, 6
 _NAME, _MESSAGE, _EXAMPLE = 60, 500, 200
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """The findings of the checks."""
     findings = study.checked.findings
     rows = [_row(study, number, finding) for number, finding in enumerate(findings[:_ALERTS])]
     more, checks = len(findings) - len(rows), study.checked.checks
-    return Section.filled("alerts", rows=rows, more=more, checks=checks, grid=study.grid)
+    return fill("alerts", rows=rows, more=more, checks=checks, grid=study.grid)
 
 
 def _row(study: Study, number: int, finding: Finding) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from readers.pages.bins import finite
 from readers.pages.charts import histogram
 from readers.pages.figures import Figures, of_all
 from readers.pages.numbers import percent, spread
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most features with a line, and with details: a page of 2,000 features has less than 5 MB.
@@ -39,11 +39,11 @@ _MEASURES = {
 _BATCH_SIZES = (16, 64, 256)
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """A line for each feature, which opens to show histograms."""
     features = list(study.manifest.schema.items())
     lines = enumerate(features[:_LINES])
-    return Section.filled(
+    return fill(
         "features",
         rows=[_row(study, name, feature, place < _OPEN) for place, (name, feature) in lines],
         heads=list(Figures(0, 0).cells()),

@@ -11,7 +11,7 @@ from readers.describe import named
 from readers.format.display import shortened
 from readers.pages.charts import bar_cell
 from readers.pages.numbers import part
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most classes in a table, and characters of a name.
@@ -20,10 +20,10 @@ _CLASSES, _NAME = 50, 80
 _Counts = Mapping[str, Counter[int]]
 
 
-def section(study: Study) -> Section | None:
+def section(study: Study) -> str | None:
     """The classes of each feature that has classes."""
     tables = [_table(study, *counted) for counted in _counted(study) if any(counted[1].values())]
-    return Section.filled("labels", tables=tables) if tables else None
+    return fill("labels", tables=tables) if tables else None
 
 
 def _counted(study: Study) -> Iterator[tuple[str, _Counts, str]]:

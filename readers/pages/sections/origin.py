@@ -8,7 +8,7 @@ from typing import Any
 
 from readers.format.display import without_credentials
 from readers.format.manifest import FACTS
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 # Options that are not flags, and values that equal the default.
@@ -16,15 +16,13 @@ _NO_FLAGS = ("job", *FACTS)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """The directory, the command, the versions of packages, and the remarks about the inputs."""
     directory = without_credentials(study.directory)
     command = "".join(_command(study.manifest.options, directory))
     versions = study.manifest.versions
     remarks = study.manifest.remarks.lines()
-    return Section.filled(
-        "origin", directory=directory, command=command, versions=versions, remarks=remarks
-    )
+    return fill("origin", directory=directory, command=command, versions=versions, remarks=remarks)
 
 
 def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:

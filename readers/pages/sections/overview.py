@@ -6,11 +6,11 @@ from collections import Counter
 
 from readers.format.display import counted, format_bytes
 from readers.format.findings import SEVERITIES
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """The verdict on a dataset, and its size."""
     manifest, checked = study.manifest, study.checked
     counts = Counter(finding.severity for finding in checked.findings)
@@ -26,7 +26,7 @@ def section(study: Study) -> Section:
     ]
     if manifest.num_classes:
         tiles.append(("Classes", f"{manifest.num_classes:,}"))
-    return Section.filled(
+    return fill(
         "overview",
         verdict=", ".join(found) or "no problems found",
         seen=f"{checked.checks} checks, {seen}",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
-from xml.etree.ElementTree import Element
+from typing import Any
 
 import numpy as np
 
 from readers.format.display import counted, shortened
 from readers.pages.numbers import short
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most records of a split, of all splits, and of an extreme.
@@ -35,20 +34,16 @@ _EXTREMES = {
 }
 
 
-class Gallery(NamedTuple):
-    """Cards that are shown together under a title, with a line about them, which may be empty."""
-
-    title: str
-    words: str
-    figures: list[Element]
+# Cards that are shown together: their `title`, `words` about them, which may be empty, and their `figures`.
+Gallery = dict[str, Any]
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """Galleries of records from the sample."""
     splits = list(_drawn(study))
     more = len(study.manifest.splits) - len(splits)
     found = list(extremes(study))
-    return Section.filled("records", splits=splits, extremes=found, more=more, grid=study.grid)
+    return fill("records", splits=splits, extremes=found, more=more, grid=study.grid)
 
 
 def _drawn(study: Study) -> Iterator[Gallery]:
@@ -60,9 +55,10 @@ def _drawn(study: Study) -> Iterator[Gallery]:
         count = min(most, sample.seen)
         chosen = np.random.default_rng(0).choice(sample.seen, count, replace=False)
         places = [(name, number) for number in sorted(map(int, sample.numbers[chosen]))]
-        words = f"{count:,} of {counted(split.records, 'record')}, drawn at random"
+        drawn = f"{count:,} of {counted(split.records, 'record')}, drawn at random"
         figures = study.cards.figures(places, names_splits=False)
-        yield Gallery(shortened(name, _NAME), words if count else "no records", figures)
+        words = drawn if count else "no records"
+        yield {"title": shortened(name, _NAME), "words": words, "figures": figures}
 
 
 def extremes(study: Study) -> Iterator[Gallery]:
@@ -85,4 +81,4 @@ def extremes(study: Study) -> Iterator[Gallery]:
                         f"{short(float(f'{v:.3g}') if v % 1 else v)} {unit}" for v in values[some]
                     ]
                     figures = study.cards.figures(study.facts.places(some), why)
-                    yield Gallery(about + title, "", figures)
+                    yield {"title": about + title, "words": "", "figures": figures}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from readers.files.of_path import files_of
-from readers.format.display import counted, format_bytes
+from readers.format.display import counted, format_balance, format_bytes
 from readers.format.manifest import join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
 from readers.pages.numbers import part, percent
-from readers.pages.section import Section
+from readers.pages.section import fill
 from readers.pages.study import Study
 
 _REASONS = 8
@@ -23,7 +23,7 @@ _FILES, _BYTES = 64, 8 << 20
 _LONGEST = 500
 
 
-def section(study: Study) -> Section:
+def section(study: Study) -> str:
     """The inputs, records and shards of each split, in words."""
     splits, manifest = study.manifest.splits, study.manifest
     records = sum(split.records for split in splits.values()) or 1
@@ -38,7 +38,7 @@ def section(study: Study) -> Section:
         for name, split in splits.items()
     ]
     reasons = reasons_of(_rejects(study.directory, manifest.rejects))
-    return Section.filled(
+    return fill(
         "splits",
         rows=rows,
         reasons=reasons[:_REASONS],
@@ -59,14 +59,9 @@ def _shards(split: Split) -> str:
     """The number of shards, their records and their bytes, in words."""
     if len(split.shards) < 2:
         return f"1 shard of {format_bytes(split.bytes)}" if split.shards else "no shards"
-    records = _ends([shard.records for shard in split.shards], "{:,}".format)
-    sizes = _ends([shard.bytes for shard in split.shards], format_bytes)
+    records = format_balance([shard.records for shard in split.shards])
+    sizes = format_balance([shard.bytes for shard in split.shards], format_bytes)
     return f"{len(split.shards):,} shards, each with {records} records ({sizes})"
-
-
-def _ends(numbers: list[int], text: Callable[[int], str]) -> str:
-    """The smallest and the largest number as text, or one text if they are equal."""
-    return " to ".join(dict.fromkeys((text(min(numbers)), text(max(numbers)))))
 
 
 def _rejects(directory: str, lists: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -101,6 +101,12 @@ def test_files_are_kept_as_they_are_unless_they_are_resized(tmp_path):
     assert (folder / "a.jpg").read_bytes() in shard.read_bytes()
 
 
+def test_metadata_is_stripped_from_files_alone(tmp_path, capsys):
+    folder = pictures(tmp_path / "in", ["a.jpg"])
+    flags = ["images", "--input", folder, "--output", tmp_path / "o", "--strip_metadata"]
+    refused(capsys, 2, "--encoding tensor stores no metadata", *flags, "--image_size", "8x8")
+
+
 def warnings_of(command: Command) -> Iterator[str]:
     return iter(command.flags.job.warnings(command.job))
 

@@ -366,7 +366,7 @@ def test_a_shard_is_written_again_if_the_job_learns_another_schema(tmp_path):
 @pytest.fixture
 def source(tmp_path):
     """A folder of 30 recordings."""
-    write_recordings(tmp_path / "in", [n % 7 for n in range(30)])
+    write_recordings(tmp_path / "in", [1 + n % 7 for n in range(30)])
     return tmp_path / "in"
 
 

@@ -101,7 +101,7 @@ def test_a_reader_is_imported_only_when_its_format_is_met():
     assert not heavy & set(before.split())
     formats = f"{registry.__package__}."
     loaded = {name.removeprefix(formats) for name in after.split() if formats in name}
-    assert loaded == {"registry", "text_tables", "cells"}
+    assert loaded == {"registry", "text_tables", "headers", "cells"}
 
 
 # A file of each format, or of each family of one reader.

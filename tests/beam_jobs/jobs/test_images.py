@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageCms, ImageOps, PngImagePlugin
 
 import beam_jobs
 import readers
@@ -305,6 +305,44 @@ def test_source_ends_with_the_image_whatever_follows_it_in_the_file(name):
     kept = stored(job(encoding="source"), PLAIN[name])
     for more in (b"more", b"\xff\xd9", PLAIN["rgb.jpg"], bytes(100_000)):
         assert stored(job(encoding="source"), PLAIN[name] + more) == kept
+
+
+def with_metadata(kind: str) -> bytes:
+    """An image with EXIF, XMP, a comment and a color profile."""
+    image, exif = Image.fromarray(smooth()), Image.Exif()
+    exif[ExifTags.Base.Artist] = "somebody"
+    options = {
+        "exif": exif,
+        "icc_profile": ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
+    }
+    if kind == "JPEG":
+        return encoded(
+            image, kind, comment=b"a word", xmp=b"<x:xmpmeta/>", progressive=True, **options
+        )
+    texts = PngImagePlugin.PngInfo()
+    texts.add_text("Comment", "a word")
+    texts.add_itxt("XML:com.adobe.xmp", "<x:xmpmeta/>")
+    return encoded(image, kind, pnginfo=texts, **options)
+
+
+def test_damaged_pixels_that_look_like_metadata_are_kept():
+    data = bytearray(encoded(smooth(), "JPEG", quality=95))
+    data[-500:-498] = b"\xff\xe1"
+    stripped = stored(dataclasses.replace(job(encoding="source"), strip_metadata=True), bytes(data))
+    assert stripped == data
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_metadata_is_left_out_of_kept_files_without_a_change_of_pixels(kind):
+    data = with_metadata(kind)
+    stripped = stored(dataclasses.replace(job(encoding="source"), strip_metadata=True), data + b"x")
+    for text in (b"somebody", b"xmpmeta", b"a word"):
+        assert text in data and text not in stripped
+    with Image.open(io.BytesIO(data)) as before, Image.open(io.BytesIO(stripped)) as after:
+        assert after.info["icc_profile"] == before.info["icc_profile"]
+        np.testing.assert_array_equal(after, before)
+    np.testing.assert_array_equal(by_tensorflow(stripped), by_tensorflow(data))
+    assert stored(job(encoding="source"), data) == data
 
 
 OTHERS = {

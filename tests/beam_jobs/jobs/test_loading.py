@@ -53,7 +53,7 @@ def write_sensors(root: Path) -> list[str]:
     for n in range(40):
         key = f"{'rest' if n % 2 else 'walk'}/{n:02d}.npy"
         (root / key).parent.mkdir(exist_ok=True)
-        np.save(root / key, np.random.default_rng(n).normal(size=(n % 9, 3)).astype(np.float32))
+        np.save(root / key, np.random.default_rng(n).normal(size=(1 + n % 9, 3)).astype(np.float32))
         keys.append(key)
     (root / keys[5]).write_bytes(b"not a recording")
     (root / keys[6]).unlink()

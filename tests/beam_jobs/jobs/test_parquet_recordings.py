@@ -1,11 +1,13 @@
 """Recordings in Parquet, compared with what PyArrow and NumPy hold."""
 
 import datetime
+import decimal
 import io
 import itertools
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -63,10 +65,9 @@ def test_parquet_columns_are_chosen_by_name():
     ("column", "kind"),
     [
         (["a"], "string"),
-        ([[1]], "list<element: int64>"),
+        ([["a"]], "list<element: string>"),
         ([{"a": 1}], "struct<a: int64>"),
         ([datetime.date(2024, 1, 1)], "date32[day]"),
-        (pa.array([1], pa.decimal128(5, 2)), "decimal128(5, 2)"),
     ],
 )
 def test_columns_other_than_numbers_are_refused_with_the_cure(column, kind):
@@ -74,9 +75,35 @@ def test_columns_other_than_numbers_are_refused_with_the_cure(column, kind):
     assert rejected("parquet", data, columns=("other",)) == (
         f"column 'other' is not numeric but {kind}: choose others with --columns"
     )
-    assert_same(signal("parquet", data), np.array([[1]]))
+    found = read("parquet", data)
+    assert_same(found.arrays["signal"], np.array([[1]]))
+    assert found.notes == (f"not a channel, as it does not hold numbers: other ({kind})",)
     alone = rejected("parquet", parquet({"other": column}))
-    assert alone == "none of its columns other is a channel; name channels with --columns"
+    assert alone == f"none of its columns other ({kind}) is a channel; name channels with --columns"
+
+
+def test_decimals_are_numbers():
+    prices = pa.array([decimal.Decimal("1.25"), None, decimal.Decimal("-3.50")])
+    found = read("parquet", parquet({"x": [1.0, 2, 3], "price": prices}))
+    assert_same(found.arrays["signal"], np.array([[1, 1.25], [2, np.nan], [3, -3.5]]))
+    assert not found.notes
+
+
+def test_categories_of_numbers_are_numbers():
+    table = pa.table({"x": [1.0, 3, 2], "d": pa.array([5, 6, 5]).dictionary_encode()})
+    for kind, write in (("parquet", pq.write_table), ("feather", pyarrow.feather.write_feather)):
+        buffer = io.BytesIO()
+        write(table, buffer)
+        assert_same(signal(kind, buffer.getvalue()), np.array([[1.0, 5], [3, 6], [2, 5]]))
+
+
+def test_whole_numbers_that_floats_round_are_a_remark():
+    for column in ([2**53 + 1, None], [-(2**53) - 1, 1]):
+        table = {"id": pa.array(column, "int64"), "x": [0.5, 1]}
+        (note,) = read("parquet", parquet(table)).notes
+        assert note.startswith("whole numbers above 2**53 were rounded")
+    assert not read("parquet", parquet({"id": [2**53 + 1, 1]})).notes
+    assert not read("parquet", parquet({"id": pa.array([2**53, None]), "x": [0.5, 1]})).notes
 
 
 def test_a_dot_in_the_name_of_a_column_is_not_a_path():
@@ -94,9 +121,8 @@ def test_a_name_of_two_parquet_columns_is_rejected():
 def test_recordings_of_many_row_groups_or_of_none_are_read():
     x = np.arange(1000)
     assert_same(signal("parquet", parquet({"x": x}, row_group_size=7)), x[:, None])
-    found = read("parquet", parquet({"x": x[:0], "t": x[:0]}), time_column="t")
-    assert_same(found.arrays["signal"], np.empty((0, 1), np.int64))
-    assert_same(found.times, np.empty(0))
+    empty = parquet({"x": x[:0], "t": x[:0]})
+    assert rejected("parquet", empty, time_column="t") == "the recording has no samples"
 
 
 def test_other_columns_are_never_read():

@@ -89,7 +89,8 @@ def test_columns_called_like_times_are_left_out_by_name():
     names = ["time", "x", "Unnamed: 0", "y", "", "epoch_ms"]
     layout = lay_out(names, len(names), ReadOptions())
     assert layout.channels == [1, 3]
-    assert "column time, Unnamed: 0, without a name, epoch_ms;" in layout.notes[0]
+    assert "row numbers: time, Unnamed: 0, (no name), epoch_ms;" in layout.notes[0]
+    assert lay_out(["T", "t", "P"], 3, ReadOptions()).channels == [0, 2]  # a temperature
 
 
 def test_values_that_float32_rounds_to_one_are_remarks(tmp_path):
@@ -207,7 +208,7 @@ def test_the_schema_is_that_of_the_first_file_that_can_be_read(tmp_path):
 
 def test_a_lower_rate_of_irregular_samples_is_warned_of(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("t,x\n" + "".join(f"{n / 100},{n}\n" for n in range(300)))
+    path.write_text("t,x\n" + "".join(f"{n / 100},{n * n}\n" for n in range(300)))
     for rate, warns in (("50Hz", True), ("100Hz", False), ("200Hz", False)):
         made = SensorJob(
             Inputs.of([str(path)]),

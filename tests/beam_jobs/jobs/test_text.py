@@ -358,10 +358,18 @@ def test_a_table_without_the_column_is_the_users_mistake(tmp_path, field):
         read(tmp_path, "a.csv", "text,y\na,b\n", **{field: "z"})
 
 
-def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
-    hint = "a.csv: no column 'text', it has text;y; is it separated by ';'? Then add --delimiter"
-    with pytest.raises(UsageError, match=re.escape(hint)):
-        read(tmp_path, "a.csv", "text;y\na;b\n")
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz"])
+def test_lines_that_end_in_carriage_returns_alone_are_one_reject(tmp_path, name):
+    def found(text):
+        data = text.encode()
+        return read(tmp_path, name, gzip.compress(data) if name.endswith(".gz") else data)
+
+    (reject,) = found('{"text": "a"}\r{"text": "b"}\r')
+    assert (
+        "its lines end in carriage returns alone: convert them, as tr '\\r' '\\n'" in reject.error
+    )
+    for text in ('{"text": "a"}\r\n{"text": "b"}', '{"text": "a"}\r', '{"text": "a"}\n\r'):
+        assert not any(text.error for text in found(text))
 
 
 def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):

@@ -28,7 +28,7 @@ FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 @settings(max_examples=30, deadline=None)
 def test_numbers_are_what_python_reads(rows, header):
     text = "a,b,c\n" * header + "".join(f"{a!r}, {b:.3e},{c}\r\n" for a, b, c in rows)
-    if not text:
+    if not rows:
         return
     expected = [[float(cell) for cell in line.split(",")] for line in text.splitlines()[header:]]
     assert_same(signal("csv", text.encode()), np.array(expected, np.float64).reshape(-1, 3))
@@ -41,7 +41,12 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
     """float64 [rows, columns] as Python reads a table of numbers; None if it is not one."""
 
     def value(cell: str) -> float:
-        return np.nan if cell.strip().lower() in MISSING else float(cell)
+        cell = cell.strip()
+        if cell.lower() in MISSING:
+            return np.nan
+        if "_" in cell or not cell.isascii():
+            raise ValueError
+        return float(cell)
 
     def is_value(cell: str) -> bool:
         with contextlib.suppress(ValueError):
@@ -71,14 +76,17 @@ def by_python(text: str, header: bool) -> np.ndarray | None:
 
 
 @given(st.text('0123456789.,,,\n\n\r" -+eEnaif_\t\x00\xa0x#\u0661', max_size=40), st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_table_is_what_python_reads_or_rejected(text, header):
     text = "x,y\n" * header + text
+    if (not header and text.lstrip().startswith("#")) or text.count('"') % 2:
+        return  # a comment, or a quote without end
     expected = by_python(text, header)
-    if expected is not None:
-        assert_same(signal("csv", text.encode()), expected)
-    elif header:  # without one, the first row becomes the header if it is not numeric
-        rejected("csv", text.encode())
+    options = {"delimiter": ",", "header": "yes" if header else "no"}
+    if expected is not None and len(expected):
+        assert_same(signal("csv", text.encode(), **options), expected)
+    else:
+        rejected("csv", text.encode(), **options)
 
 
 @pytest.mark.parametrize(
@@ -96,20 +104,17 @@ def test_csv_rows_are_times_and_columns_are_channels(end, bom, header):
     ("text", "message"),
     [
         (b"", "the file is empty"),
+        (b"x,y,z\n", "the recording has no samples"),
         (b"1,2\n3\n", "row 2 has 1 values, not 2"),
         (b"x,y\n1,2\n\n3,4,5\n", "row 2 has 3 values, not 2"),
-        (b"1,2\n3,x\n", "not a whole .csv file: 'x' in row 2 is not a number"),
+        (b"1,2\n3,x\n", "column '1' is not numeric: 'x' in row 2; choose others with --columns"),
         (b"\xff\xfe1\0", "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16"),
         (b"x\n1\n\xff\n", "its text is not UTF-8: name its encoding with --text_encoding, such"),
-        (b"1\n" + b"x" * 200_000, "not a whole .csv file: "),
+        (b"1\n" + b"x" * 200_000, "column '0' is not numeric: 'xxx"),
     ],
 )
 def test_a_csv_file_that_is_not_a_table_of_numbers_is_rejected(text, message):
     assert rejected("csv", text).startswith(message)
-
-
-def test_a_csv_file_of_a_header_alone_is_an_empty_recording():
-    assert_same(signal("csv", b"x,y,z\n"), np.empty((0, 3)))
 
 
 def test_columns_are_taken_by_name_in_the_order_that_is_asked_for():
@@ -144,15 +149,13 @@ def test_rows_out_of_order_are_rejected_dropped_or_sorted(kind):
 
     def kept(times, policy):
         found = read(kind, table(times), time_column="t", times=policy)
-        assert ["repeat a time" in note for note in found.notes] == [True] * (
-            len(found.times) < len(times)
-        )
+        repeats = [note for note in found.notes if "repeat a time" in note]
+        assert len(repeats) == (len(found.times) < len(times))
         return list(zip(found.times.tolist(), found.arrays["signal"][:, 0].tolist(), strict=True))
 
     assert kept(UNORDERED, "sort") == [(0, 6), (1, 2), (2, 4), (3, 1)]
     assert kept([0.0, 1, 1, 1, 2], "drop_duplicates") == [(0, 1), (1, 2), (2, 5)]
     assert kept([0.0, 1], "strict") == kept([0.0, 1], "sort") == [(0, 1), (1, 2)]
-    assert kept(np.empty(0), "sort") == []
     message = "row 2: time 1.0 s does not come after 3.0 s; --times sort sorts"
     for policy in ("strict", "drop_duplicates"):
         assert rejected(kind, table(UNORDERED), time_column="t", times=policy).startswith(message)
@@ -177,7 +180,7 @@ def test_times_and_row_numbers_are_channels_only_if_they_are_named(name):
         found = read(kind, data)
         assert_same(found.arrays["signal"], np.array([[5.0, 6], [7, 8]]))
         (note,) = found.notes
-        assert f"column {name or 'without a name'}; name the channels with --columns" in note
+        assert f"times or row numbers: {name or '(no name)'}; use times with" in note
         if name:
             named = read(kind, data, columns=("y", name))
             assert_same(named.arrays["signal"], np.array([[6.0, 0], [8, 1]]))
@@ -219,10 +222,15 @@ def test_a_column_of_text_is_refused_with_the_cure():
     assert_same(signal("csv", data, columns=("x",)), np.array([[1.0], [1]]))
 
 
-def test_columns_without_names_cannot_be_chosen():
-    for options in ({"columns": ("x",)}, {"drop_columns": ("x",)}, {"time_column": "x"}):
-        message = "its columns have no names for --columns, --drop_columns or --time_column"
-        assert rejected("csv", b"1,2\n3,4\n", **options) == message
+def test_columns_without_names_are_called_by_their_numbers():
+    data = b"2024-05-07 16:29:38.25,1,0.2,walk\n2024-05-07 16:29:38.5,3,0.4,\n"
+    found = read("csv", data, time_column="0", columns=("2", "1"), own_columns=("3",))
+    assert_same(found.arrays["signal"], np.array([[0.2, 1], [0.4, 3]]))
+    assert_same(np.diff(found.times), np.array([0.25]))
+    assert found.columns["3"].of_rows() == ["walk", ""]
+    assert not found.channels
+    assert_same(signal("csv", b"1,2\n3,4\n", drop_columns=("0",)), np.array([[2.0], [4]]))
+    assert rejected("csv", b"1,2\n", columns=("2",)) == "no column '2': the file has 0, 1"
 
 
 def test_a_name_of_two_columns_cannot_be_chosen():
@@ -242,7 +250,7 @@ def test_tables_of_several_blocks_are_read_and_their_rows_counted(monkeypatch):
     for row, count in (("4999,1\n", 2), ("4999,1,2,3\n", 4)):
         lines[4999] = row
         found = rejected("csv", "".join(["t,x,y\n", *lines]).encode())
-        assert found == f"row 5000 has {count} values, not 3"
+        assert found.startswith(f"row 5000 has {count} values, not 3")
 
 
 def test_a_row_may_be_longer_than_a_block(monkeypatch):
@@ -260,7 +268,7 @@ def test_times_are_numbers_of_a_unit(unit, scale):
     assert_same(found.times, np.array(moments))
 
 
-@pytest.mark.filterwarnings("ignore:no explicit representation")
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("cells", "expected"),
     [
@@ -279,12 +287,27 @@ def test_times_may_be_written_short_or_long(cells, expected):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ("now", "row 1: time 'now' is neither a number nor ISO 8601"),
-        ("2024-01-01,today", "row 2: time 'today' is neither"),
-        ("2024-01-01,5", "row 2: time '5' is a number, row 1 has a date"),
-        ("5,2024-01-01", "row 2: time '2024-01-01' is a date, row 1 has a number"),
-        ("0001-01-01", "row 1: time '0001-01-01' is neither"),
-        ("2024-13-01", "not a whole .csv file: Month out of range"),
+        ("now", "row 1: time 'now': expected numbers, or dates of ISO 8601 such as"),
+        ("2024-01-01,today", "row 2: time 'today': expected"),
+        ("2024-01-01,5", "row 2: time '5': expected"),
+        ("5,2024-01-01", "row 1: time '5': expected"),
+        ("2024-01-01,", "row 2: time '': expected"),
+        ("0001-01-01", "row 1: time '0001-01-01': expected"),
+        ("2024-13-01", "row 1: time '2024-13-01': expected"),
+        ("2016-12-31T23:59:59,2016-12-31T23:59:60", "row 2: time '2016-12-31T23:59:60': expected"),
+        ("2021-01-01T24:00:00", "row 1: time '2021-01-01T24:00:00': expected"),
+        (
+            "1600000000000,1600000000001",
+            "its times, such as 1600000000001, are too large for seconds: add --time_unit ms",
+        ),
+        (
+            "1.6e15",
+            "its times, such as 1600000000000000, are too large for seconds: add --time_unit us",
+        ),
+        (
+            "1600000000000000000",
+            "its times, such as 1600000000000000000, are too large for seconds: add --time_unit ns",
+        ),
         ("1,,3", "row 2: time nan is not finite"),
         ("1,inf", "row 2: time inf is not finite"),
         ("1,2,2", "row 3: time 2.0 s does not come after 2.0 s"),
@@ -335,9 +358,15 @@ def test_commas_are_decimal_points_between_semicolons():
         text = header + "0,5;-1e3\nNA;2,0\n"
         assert_same(signal("csv", text.encode()), expected)
     assert_same(signal("csv", b"x;y\n0.5;-1000\n;2\n"), expected)
-    for text in (b"x;y\n1.234,5;1\n", b"x;y\n1,5;1\n2.5;1\n"):
-        assert "column 'x' is not numeric: " in rejected("csv", text)
-    assert "column 'x' is not numeric: '0,5' in row 1" in rejected("tsv", b"x\ty\n0,5\t1\n")
+    assert "column 'x' is not numeric: '1.234.5'" in rejected("csv", b"x;y\n1.234,5;1\n")
+    for text in (b"y;x\n1,5;1\n2.5;1\n", b"y;x\n1,234;2.5\n"):
+        assert "some of its numbers have decimal commas" in rejected("csv", text)
+    for kind, mark in (("tsv", "\t"), ("txt", " "), ("csv", "|"), ("csv", "\t")):
+        for header in ("x{}y\n", ""):
+            text = (header + "0,500{}-1e3\nNA{}2,0\n").replace("{}", mark)
+            found = read(kind, text.encode())
+            assert_same(found.arrays["signal"], expected)
+            assert "commas are read as decimal points" in found.notes
 
 
 def test_names_and_labels_between_semicolons_keep_their_commas():
@@ -364,9 +393,9 @@ def test_a_row_of_units_below_the_header_is_left_out_with_a_remark():
     text = b"time,x,y\ns,m/s,\n0,1,2\n1,oops,4\n"
     found = read("csv", text.replace(b"oops", b"3"))
     assert_same(found.arrays["signal"], np.array([[1.0, 2], [3, 4]]))
-    assert found.notes[-1] == (
-        "its second line has no number and was taken for units: ['s', 'm/s', '']"
-    )
+    note = "its second line has no number and was taken for the units of the columns"
+    assert note in found.notes
+    assert found.units == {"signal": ("m/s", "")}
     assert "'oops' in row 3" in rejected("csv", text)
     assert_same(read("csv", text, columns=("y",), time_column="time").times, np.array([0.0, 1]))
     assert read("csv", b"x\nNA\n1\n").notes == ()
@@ -407,9 +436,10 @@ def test_columns_and_times_of_json_lines_are_chosen_as_those_of_other_tables():
     data = "\n\n".join(map(json.dumps, lines)).encode()
     found = read("jsonl", data)
     assert_same(found.arrays["signal"], np.array([[1, np.nan], [2.5, np.nan]]))
-    assert found.dtype == "float32" and not found.notes
+    assert found.dtype == "float32"
+    assert found.notes == ("not a channel, as it does not hold numbers: time (text), who (text)",)
     (note,) = read("jsonl", b'{"t":1,"x":2}').notes
-    assert note.startswith("left out as times")
+    assert "is that of times or row numbers: t;" in note
     found = read("jsonl", data, time_column="time", drop_columns=("y",))
     assert_same(found.arrays["signal"], np.array([[1.0], [2.5]]))
     assert_same(np.diff(found.times), np.array([2.0]))
@@ -441,12 +471,21 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         (b'{"x":1}\n{"x":"a"}', {}, "line 2: 'a' of 'x' is not a number"),
         (b"[1]\n[[1]]", {}, "line 2: [1] is not a number"),
         (b'{"x":1,"s":"a"}', {"columns": ("s",)}, "line 1: 'a' of 's' is not a number"),
-        (b"[1]", {"columns": ("s",)}, "its columns have no names for --columns"),
-        (b'{"s":"a"}', {}, "none of its columns s is a channel; name channels with --columns"),
+        (b"[1]", {"columns": ("s",)}, "no column 's': the file has 0"),
+        (
+            b'{"x": [1, 2], "y": [3, 4]}',
+            {},
+            "none of its columns x (a list, but a line is a sample), y",
+        ),
+        (
+            b'{"s":"a"}',
+            {},
+            "none of its columns s (text) is a channel; name channels with --columns",
+        ),
         (
             b"[1]",
             {"own_columns": ("y",)},
-            "no column 'y' in its metadata: the file has columns without",
+            "no column 'y' in its metadata: the file has 0",
         ),
         (
             b'{"x":1,"y":"a"}\n{"x":1,"y":[2]}',
@@ -455,7 +494,7 @@ def test_values_of_several_types_in_json_lines_are_labels_each():
         ),
         (b"[1]\n[2", {}, "not a whole .jsonl file: line 2 is not JSON"),
         (b"[" * 100_000, {}, "not a whole .jsonl file: line 1 is not JSON"),
-        (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a' is neither"),
+        (b'{"t":"a","x":1}', {"time_column": "t"}, "row 1: time 'a': expected"),
     ],
 )
 def test_json_lines_of_anything_else_are_rejected(text, options, message):

@@ -13,7 +13,7 @@ def recordings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("in")
     rng = np.random.default_rng(0)
     for number in range(60):
-        np.save(folder / f"{number:02}.npy", rng.normal(size=(number, 3)).astype(np.float32))
+        np.save(folder / f"{number:02}.npy", rng.normal(size=(1 + number, 3)).astype(np.float32))
     (folder / "07.npy").write_bytes(b"broken")
     return folder
 

@@ -469,13 +469,6 @@ def test_a_column_of_fractions_holds_no_labels():
         holds_lists("y", 0.5)
 
 
-def test_a_table_with_another_delimiter_gets_a_hint(tmp_path):
-    table = write(tmp_path, "t.csv", "path;label\nx;y\n")
-    hint = "it has path;label; is it separated by ';'? Then add --delimiter ';'"
-    assert hint in refused(table)
-    assert hint in refused(table, column="path")
-
-
 def test_names_of_splits_may_be_numbers_in_several_tables(tmp_path):
     folds = [{"fold": fold} for fold in (1, 0, None, "", 1.5, [2])]
     write(tmp_path, "1.jsonl", lines([*folds, {}]) + b"no JSON\n")

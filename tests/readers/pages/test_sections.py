@@ -49,7 +49,7 @@ def with_statistics(directory, statistics):
 def plain(section):
     """The text of a section in one line."""
     assert section is not None
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", str(section.body))).split())
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", section)).split())
 
 
 LABELLED = Schema({"label": ("int64", ()), "x": ("float32", ())})
@@ -130,7 +130,7 @@ def test_figures_are_those_of_the_manifest_and_else_words_are_of_the_sample(tmp_
     )
     figures = {"count": 39, "nan": 1, "min": -7.0, "max": 99.0, "mean": 2.0, "std": 3.0}
     study = studied(with_statistics(directory, {"train": {"x": figures}}))
-    body = str(features.section(study).body)
+    body = features.section(study)
     x, y = (body[body.index(f'id="feature-{n}"') :].split("</summary>")[0] for n in range(2))
     assert 'data-head="max">99<' in x and 'data-head="mean">2<' in x
     assert "mean of each record: 2 to 37.5, median 17.5" in y
@@ -208,7 +208,7 @@ def test_of_very_many_features_some_have_a_line_and_others_a_place(tmp_path, mon
     records = [{name: rng.normal() for name in schema} for _ in range(8)]
     splits = {"train": [records[:5]], "val": [records[5:]]}
     study = studied(write_dataset(tmp_path / "d", schema, splits))
-    body = str(features.section(study).body)
+    body = features.section(study)
     # A tenth of what a page has, which is smaller than 5 MB.
     assert len(body) < 350_000
     assert "60 more features left out" in body and 'id="feature-119"' in body

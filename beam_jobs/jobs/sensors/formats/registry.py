@@ -23,7 +23,7 @@ _ARRAYS = ("arrays",)
 _CHANNELS = ("columns", "drop_columns")
 _TABLE = (*_CHANNELS, "time_column")
 _LINES = (*_TABLE, "text_encoding")
-_CELLS = (*_LINES, "delimiter")
+_CELLS = (*_LINES, "delimiter", "header", "skip_lines")
 _AUDIO = ("channels",)
 
 FLAGS = (*_ARRAYS, *_CELLS, *_AUDIO)

@@ -14,7 +14,7 @@ from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import Decoder, parse_example, parse_feature_lists
 from readers.format.dtypes import TENSORFLOW_DTYPES, numpy_dtype
 from readers.format.encode.records import Encoder
-from readers.format.protobuf.tensor import parse_tensor, serialize_tensor
+from readers.format.protobuf.tensor import parse_tensor
 from readers.format.protobuf.wire import BYTES_LIST, FLOAT_LIST, fields, unpacked_varints
 from readers.format.schema import Schema
 from readers.format.tfrecord import FRAME_BYTES, frame
@@ -23,6 +23,7 @@ from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import messages
 from tests.campaigns.fuzz.target import Target, after_choice, by_choice
 from tests.campaigns.values import trace
+from tests.support.arrays import serialize_tensor
 from tests.support.plain import sequence_example
 
 # The first byte of an input chooses one.

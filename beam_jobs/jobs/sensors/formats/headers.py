@@ -1,0 +1,93 @@
+"""The first rows of a table of text: the names of its columns, their units, or numbers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence, Set
+
+from beam_jobs.jobs.sensors.formats.cells import is_number, is_time, number
+from beam_jobs.jobs.sensors.read_options import Header
+
+# Rows that are looked at.
+TOP_ROWS = 6
+
+_WHOLE = re.compile(r"[0-9]{1,9}")
+
+_TAKEN = "numbers in its first line were taken for names; --header no: for a sample"
+
+
+def has_names(top: Sequence[Sequence[str]], mode: Header) -> tuple[bool, str]:
+    """Whether the first row names the columns, and a remark if some names are numbers.
+
+    It does if it has text above a number or a date, or no numbers and dates; or if its numbers count up,
+    as pandas writes them (0, 1, 2), or are years above fractions, and no column goes on from it in equal steps.
+
+    Args:
+        top: The first rows, with points for decimal commas.
+        mode: The flag --header.
+    """
+    first, *below = top
+    if mode != "auto":
+        return mode == "yes", ""
+    kinds, under = ([_kind(cell) for cell in row] for row in (first, below[0] if below else ()))
+    other_kind = any(
+        (a == "text" and b in ("number", "date")) or (a == "date" and b == "number")
+        for a, b in zip(kinds, under, strict=False)
+    )
+    if "number" in kinds and below and not other_kind:
+        other_kind = _counts_up(first, kinds, below)
+    if "number" in kinds or "date" in kinds:
+        return other_kind, _TAKEN if other_kind and "number" in kinds else ""
+    return "text" in kinds, ""
+
+
+def _kind(cell: str) -> str:
+    """One of text, number, date, and missing."""
+    if not is_number(cell):
+        return "date" if is_time(cell) else "text"
+    return "number" if number(cell) == number(cell) else "missing"
+
+
+def _counts_up(first: Sequence[str], kinds: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether the numbers of a row are rather names than numbers."""
+    numbers = [cell.strip() for cell, kind in zip(first, kinds, strict=True) if kind == "number"]
+    if "missing" in kinds[1:] or not all(map(_WHOLE.fullmatch, numbers)):
+        return False
+    names = list(map(int, numbers))
+    if not (_in_steps(names) and names[-1] > names[0]) and not (
+        names == [0] and kinds[0] == "missing"
+    ):
+        return False
+    columns = list(zip(*below, strict=False))
+    if names != list(range(len(names))) and (
+        len(names) < 3 or any(all(map(_WHOLE.fullmatch, column)) for column in columns)
+    ):
+        return False
+    goes_on = (
+        map(number, cells)
+        for cells in zip(first, *below, strict=False)
+        if all(map(is_number, cells))
+    )
+    return len(below) < 2 or not any(map(_in_steps, goes_on))
+
+
+def _in_steps(numbers: Iterable[float]) -> bool:
+    """Whether several numbers rise or fall in equal steps."""
+    steps = [after - before for before, after in itertools.pairwise(numbers)]
+    return (
+        bool(steps)
+        and steps[0] != 0
+        and all(abs(s - steps[0]) <= 1e-6 * abs(steps[0]) for s in steps)
+    )
+
+
+def is_units(rows: Sequence[Sequence[str]], places: Set[int]) -> bool:
+    """Whether the first of two rows below a header has the units of the columns at some places."""
+    if len(rows) < 2 or any(len(row) <= max(places) for row in rows[:2]):
+        return False
+    units, values = ([row[place] for place in places] for row in rows[:2])
+    stated = [cell for cell in units if cell.strip()]
+    return (
+        bool(stated) and not any(map(is_time, stated)) and any(map(is_number, filter(None, values)))
+    )
