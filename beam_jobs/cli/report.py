@@ -256,13 +256,18 @@ def alike_classes(names_by_feature: Mapping[str, Iterable[str]]) -> Iterator[str
         for name in sorted(names):
             form = unicodedata.normalize("NFKC", name).casefold()
             alike.setdefault("".join(form.split()), []).append(name)
-        # Of forms that look alike, `ascii` shows the difference.
-        groups = [" and ".join(map(ascii, group)) for group in alike.values() if len(group) > 1]
+        groups = [_quoted(group) for group in alike.values() if len(group) > 1]
         if groups:
             yield (
                 f"{feature}: {first_names(groups, _MAX_LABELS)} are different classes that differ only in "
                 "case, blanks or Unicode form; if they mean the same, use one name for all their records"
             )
+
+
+def _quoted(names: Sequence[str]) -> str:
+    """Names whose differences can be seen."""
+    alike = len({unicodedata.normalize("NFKC", name) for name in names}) < len(names)
+    return " and ".join(map(ascii if alike else repr, names))
 
 
 def format_encodings(tried: Sequence[TriedEncoding], inputs: int) -> str:
