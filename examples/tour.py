@@ -9,7 +9,6 @@ import contextlib
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +17,7 @@ logging.basicConfig(level=logging.ERROR)
 
 from samples import make_samples
 
-from beam_jobs.cli.command import parse_command
-from beam_jobs.cli.report import HEADER, summary_rows
-from beam_jobs.cli.run import run_job
-from beam_jobs.errors import JobError
-from readers.format.display import format_table
+from beam_jobs.__main__ import main as beam_shards
 
 
 def jobs(inputs: Path, outputs: Path) -> dict[str, list[str]]:
@@ -57,14 +52,11 @@ def main(directory: Path) -> None:
     """Runs the tour in a directory."""
     inputs, outputs = directory / "inputs", directory / "shards"
     make_samples(inputs)
-    print(f"inputs in {inputs}, datasets in {outputs}\n")
-    rows = [HEADER]
+    print(f"inputs in {inputs}, datasets in {outputs}")
     for name, arguments in jobs(inputs, outputs).items():
-        began = time.monotonic()
-        outcome = run_job(parse_command(arguments))
-        assert outcome, "a job on this machine runs to its end"
-        rows += summary_rows(name, outcome.manifest, time.monotonic() - began)
-    print(format_table(rows), flush=True)
+        print(f"\n{name}", flush=True)
+        if code := beam_shards(arguments):
+            sys.exit(code)
 
     with silenced():  # TensorFlow logs notes about CPUs, GPUs and buffers
         import tensorflow as tf
@@ -94,8 +86,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1]).absolute())
-    except JobError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    main(Path(sys.argv[1]).absolute())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -15,10 +16,9 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
-from beam_jobs.cli.config import with_config
 from beam_jobs.cli.dataset import bytes_of, threshold_of
-from beam_jobs.cli.flags import RunFlags, names_in
-from beam_jobs.cli.parser import CommandFlags, parse_flags
+from beam_jobs.cli.flags import names_in
+from beam_jobs.cli.parser import CommandFlags
 from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import noted_shards
@@ -33,15 +33,14 @@ from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.job import Job, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
-from beam_jobs.jobs.reshard.reshard_job import ReshardJob, reshard_job
+from beam_jobs.jobs.reshard.reshard_job import reshard_job
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.plan.equality import Equality
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.atomic import list_files
-from readers.format.schema import Feature
-from readers.format.similarity.likeness import DEFAULTS, Kind, Likeness
+from readers.format.similarity.likeness import DEFAULTS, Likeness
 
 _KEY = "key"
 
@@ -69,33 +68,12 @@ class Command:
     follow: Follow | None = None
 
     @property
-    def name(self) -> str:
-        """The name of the job."""
-        return self.flags.name
-
-    @property
-    def run(self) -> RunFlags:
-        """The flags that choose where the job runs and what it prints."""
-        return self.flags.run
-
-    @property
     def transform(self) -> beam.PTransform:
         """The whole pipeline."""
         files = file_job(self.job)
         if files:
             return WriteReferences(files, self.output, self.processes, self.drops)
         return WriteRecords(self.job, self.output, self.processes, self.drops)
-
-
-def parse_command(arguments: Sequence[str]) -> Command:
-    """Parses a command line, and checks it against its inputs and output; writes nothing.
-
-    Raises:
-        UsageError: There is a mistake that shows before the pipeline runs.
-    """
-    flags = parse_flags(with_config(arguments))
-    flags.validate()
-    return command_of(flags)
 
 
 def command_of(flags: CommandFlags) -> Command:
@@ -216,40 +194,25 @@ def _likeness(threshold: str, compared: Compared) -> Likeness:
         raise UsageError(f"--drop_near_duplicates {error}") from None
 
 
-def _dataset_job(directory: str) -> ReshardJob:
-    """Reads the records of a dataset of `--keep_out`; UsageError if the directory holds none."""
-    try:
-        job = reshard_job(Inputs.of([directory]), "", (), ())
-    except UsageError as error:
-        raise UsageError(f"--keep_out {directory}: no dataset: {error}") from None
-    if job.given is None or job.splits.lone:
-        raise UsageError(
-            f"--keep_out {directory}: no dataset: {job.splits.lone or 'it has no manifest.json'}"
-        )
-    return job
-
-
 def _kept_out(
     directory: str, likeness: Likeness, compared: Compared, feature_names: Mapping[str, str]
 ) -> tuple[Job, Near]:
     """A dataset whose records are kept out, and the rules by which they are compared."""
-    job = _dataset_job(directory)
-    schema = {name: feature for name, feature in (job.given or {}).items() if name != _KEY}
-    names = [feature_names.get(name, name) for name in compared.features]
-    theirs = {name: schema[name] for name in names if name in schema}
-    if len(theirs) < len(names) or _kind(theirs, job) != compared.kind:
-        theirs = dict(compared_of(schema, tuple(job.class_names)).features)
-        if len(theirs) != len(names) or _kind(theirs, job) != compared.kind:
-            raise UsageError(
-                f"--keep_out {directory}: its records have {', '.join(schema)}, expected a {compared.kind} in "
-                f"{', '.join(names)}"
-            )
-    near = Near(likeness, Compared(compared.kind, theirs), kept_out=f"{directory}: ")
-    return job.without_tokenizer(), near
-
-
-def _kind(features: Mapping[str, Feature], job: ReshardJob) -> Kind | None:
     try:
-        return compared_of(features, tuple(job.class_names)).kind
-    except UsageError:
-        return None
+        job = reshard_job(Inputs.of([directory]), "", (), ())
+        if job.given is None or job.splits.lone:
+            raise UsageError(job.splits.lone or "it has no manifest.json")
+    except UsageError as error:
+        raise UsageError(f"--keep_out {directory}: no dataset: {error}") from None
+    schema = {name: feature for name, feature in job.given.items() if name != _KEY}
+    names = [feature_names.get(name, name) for name in compared.features]
+    for features in ({name: schema[name] for name in names if name in schema}, schema):
+        with contextlib.suppress(UsageError):
+            theirs = compared_of(features, tuple(job.class_names))
+            if theirs.kind == compared.kind and len(theirs.features) == len(names):
+                near = Near(likeness, theirs, kept_out=f"{directory}: ")
+                return job.without_tokenizer(), near
+    raise UsageError(
+        f"--keep_out {directory}: its records have {', '.join(schema)}, expected a {compared.kind} in "
+        f"{', '.join(names)}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import re
 import shutil
@@ -32,6 +33,8 @@ command or the inputs. With --no_wait_until_finish, 0 means that the engine acce
 
 # Numbers with a unit, such as -6dB, are values, too.
 _VALUE = re.compile(r"[^-]|-$|-\.?[0-9]|$")
+
+_HELP = {"-h", "--help", "--help-all", "--version"}
 
 # The column of the help in which its texts begin.
 _INDENT = 26
@@ -148,17 +151,10 @@ class CommandFlags:
                 _check_exists(name, path)
 
     def _check_missing(self) -> None:
-        missing = {}
         if not self.job.names_inputs:
-            missing["--input"] = self.job.inputs_expected
+            raise UsageError(f"--input is missing: {self.job.inputs_expected}; see --help")
         if self.dataset.output is None and not self.run.dry_run:
-            missing["--output"] = "name a new or empty directory"
-        if len(missing) > 1:
-            raise UsageError(
-                f"--input and --output are missing: expected {_usage(self.name)}; see {PROGRAM} {self.name} --help"
-            )
-        for name, cure in missing.items():
-            raise UsageError(f"{name} is missing: {cure}; see --help")
+            raise UsageError("--output is missing: name a new or empty directory; see --help")
 
     def _check_text(self) -> None:
         """Raises UsageError for text that is not UTF-8, which the manifest cannot state."""
@@ -178,20 +174,13 @@ def _check_exists(flag: str, path: str) -> None:
     found = os.path.expanduser(path)
     try:
         os.lstat(found)
-    except (FileNotFoundError, NotADirectoryError):
-        folder, name = os.path.split(found.rstrip("/"))
-        try:
-            names = os.listdir(folder or ".")[:10_000]
-        except OSError:
-            names = []
-        after = "/" if path.endswith("/") else ""
-        before = path.rstrip("/").removesuffix(name)
-        raise UsageError(
-            f"--{flag} {path}: no such file or folder"
-            f"{did_you_mean(name, sorted(names), before=before, after=after)}"
-        ) from None
     except OSError as error:
-        raise UsageError(f"--{flag} {path}: {reason_of(error)}") from None
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        reason = "no such file or folder" if missing else reason_of(error)
+        folder, name = os.path.split(found.rstrip("/"))
+        names = sorted(glob.glob("*", root_dir=folder or "."))[:10_000]
+        hint = did_you_mean(name, names, before=path.rstrip("/").removesuffix(name))
+        raise UsageError(f"--{flag} {path}: {reason}{hint}") from None
 
 
 @functools.cache
@@ -237,7 +226,6 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
     declared = declared_flags()[job]
     texts: dict[str, list[str]] = {}
     beam: list[str] = []
-    unknown: list[str] = []
     rest = list(reversed(arguments))
 
     def values(most: int | None) -> list[str]:
@@ -264,9 +252,7 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
             # Other runners may have flags that only their job server knows.
             beam += [argument, *values(0 if equals else 1)]
         else:
-            unknown.append(argument)
-    if unknown:
-        raise UsageError(_unknown(job, unknown, texts))
+            raise UsageError(_unknown(job, argument))
     return texts, beam
 
 
@@ -287,16 +273,10 @@ def _elsewhere(arguments: Sequence[str]) -> bool:
     return bool(named) and "direct" not in named[-1].lower()
 
 
-def _unknown(job: str, unknown: list[str], texts: dict[str, list[str]]) -> str:
-    """An error about unknown arguments, with a guess at what was meant."""
+def _unknown(job: str, first: str) -> str:
+    """An error about an unknown argument, with a guess at what was meant."""
     declared = declared_flags()[job]
-    first = unknown[0]
     if _VALUE.match(first):
-        if len(unknown) < 3 and not {"input", "table"} & texts.keys() and "output" not in texts:
-            names = [
-                f"--{name} {text}" for name, text in zip(("input", "output"), unknown, strict=False)
-            ]
-            return f"unknown argument {first}: inputs are given with {' '.join(names)}"
         return f"unknown argument {first}: a value follows its flag, as in --input {first}"
     everyday = sorted(declared, key=lambda name: not declared[name].everyday)
     name = first.partition("=")[0].strip("-").replace("-", "_")
@@ -306,12 +286,7 @@ def _unknown(job: str, unknown: list[str], texts: dict[str, list[str]]) -> str:
 
 def help_for(arguments: Sequence[str]) -> str:
     """The help that a command line asks for; empty without `--help` or `--help-all`."""
-    asked = {argument.replace("_", "-") for argument in arguments} & {
-        "-h",
-        "--help",
-        "--help-all",
-        "--version",
-    }
+    asked = _HELP & {argument.replace("_", "-") for argument in arguments}
     if not asked:
         return ""
     if asked == {"--version"}:
@@ -351,7 +326,7 @@ def _overview(plan: bool, width: int) -> Iterator[str]:
 
 def _help_of(name: str, all_flags: bool, width: int) -> Iterator[str]:
     job, declared = _JOBS[name], declared_flags()[name]
-    yield f"usage: {_usage(name)} [flags]\n"
+    yield f"usage: {PROGRAM} {name} --input PATTERN --output DIR [flags]\n"
     yield from textwrap.wrap(f"{job.summary[0].upper()}{job.summary[1:]}. {job.description}", width)
     yield "\nexamples:"
     yield from (f"  {PROGRAM} {example}" for example in job.examples)
@@ -369,10 +344,6 @@ def _help_of(name: str, all_flags: bool, width: int) -> Iterator[str]:
         (flag for flag in declared.values() if flag.everyday and flag not in required), width
     )
     yield f"\n{len(declared)} flags in all: {PROGRAM} {name} --help-all"
-
-
-def _usage(name: str) -> str:
-    return f"{PROGRAM} {name} --input PATTERN --output DIR"
 
 
 def _entries(flags: Iterable[Flag], width: int) -> Iterator[str]:

@@ -21,7 +21,6 @@ from beam_jobs.pipeline.tried_encodings import TriedEncoding
 from beam_jobs.plan.shards import ONE_KEY, shard_sizes
 from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.sources.source import COLUMN
 from readers.format.display import (
     counted,
     features_table,
@@ -42,10 +41,6 @@ _ONE_KEY_OF_FILES = (
     "archive (with --key member, do all archives together) have two members of one name, or do two rows "
     "of a --table name the same file (--key row distinguishes them)?"
 )
-
-HEADER = ["job", "split", "records", "shards", "records/shard", "bytes", "rejects", "seconds"]
-
-_PLANNED = ("split", *HEADER[2:5], "bytes (est.)", "bytes/shard", "rejects", "duplicates")
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
@@ -126,21 +121,21 @@ def explain(error: JobError) -> str:
 def format_findings(findings: Findings) -> str:
     """The lines that a dry run prints; a column has the duplicates if there are any."""
     rows = [
-        (
-            split.name,
-            f"{split.records:,}",
-            f"{split.shards:,}",
-            format_balance(shard_sizes(split.records, split.shards) if split.shards else []),
-            format_bytes(split.bytes),
-            format_bytes(split.bytes / max(split.shards, 1)),
-            f"{split.rejected:,}",
-            f"{split.duplicates:,}",
-        )
+        {
+            "split": split.name,
+            "records": f"{split.records:,}",
+            "shards": f"{split.shards:,}",
+            "records/shard": format_balance(shard_sizes(split.records, max(split.shards, 1))),
+            "bytes (est.)": format_bytes(split.bytes),
+            "bytes/shard": format_bytes(split.bytes / max(split.shards, 1)),
+            "rejects": f"{split.rejected:,}",
+            "duplicates": f"{split.duplicates:,}",
+        }
         for split in findings.splits
     ]
     shown = None if any(split.duplicates for split in findings.splits) else -1
     lines = [format_table(features_table(findings.schema)), ""]
-    lines.append(format_table(row[:shown] for row in (_PLANNED, *rows)))
+    lines.append(format_table([*row][:shown] for row in (rows[0], *(r.values() for r in rows))))
     for feature, counts in sorted(findings.labels.items()):
         lines.append(_label_line("labels" if feature == LABEL else feature, counts))
     if findings.rejects:
@@ -191,50 +186,14 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
 def fractions_as_names(manifest: Manifest) -> str:
     """A warning about numbers with fractions that became names of classes; empty if there are none."""
     names = manifest.label_names
-    if not all(map(_NUMBER.fullmatch, names)):
-        return ""
-    fractions = [name for name in names if not float(name).is_integer()]
+    numbers = names if all(map(_NUMBER.fullmatch, names)) else ()
+    fractions = [name for name in numbers if not float(name).is_integer()]
     if not fractions:
         return ""
     return (
         f"labels are classes, so numbers such as {fractions[0]} are names of {len(names):,} "
         "classes; --target column:NAME keeps numbers as they are"
     )
-
-
-def kept_out_warning(records: int, were: str) -> str:
-    """A warning about records that are near one of `--keep_out`; empty if there are none.
-
-    Args:
-        records: Their number.
-        were: `were` or `would be`.
-    """
-    if not records:
-        return ""
-    return (
-        f"--keep_out: {counted(records, 'record')} {were} dropped, because they are nearly the same as records "
-        "of the datasets to keep out"
-    )
-
-
-def summary_rows(job: str, manifest: Manifest, seconds: float) -> list[list[str]]:
-    """One row with the columns `HEADER` for each split."""
-    rows = []
-    for name, split in manifest.splits.items():
-        sizes = [shard.records for shard in split.shards]
-        rows.append(
-            [
-                job,
-                name,
-                f"{split.records:,}",
-                f"{len(sizes):,}",
-                format_balance(sizes),
-                format_bytes(split.bytes),
-                f"{split.rejected:,}",
-                f"{seconds:.1f}",
-            ]
-        )
-    return rows
 
 
 def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
@@ -245,14 +204,22 @@ def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
     )
 
 
-def warnings_of(output: Output, splits: Sequence[SplitSurvey], has_windows: bool) -> Iterator[str]:
-    """Yields one warning for each split or shard count that is probably not what the user wanted.
+def warnings_of(
+    output: Output, splits: Sequence[SplitSurvey], has_windows: bool, kept_out: int = 0
+) -> Iterator[str]:
+    """Yields one warning for each split or shard count that is probably not what the user wanted, and for kept out ones.
 
     Args:
         output: The dataset that was asked for.
         splits: The splits that it has, in order.
         has_windows: Whether a recording or text may give several records, all in one split.
+        kept_out: The number of records that are dropped because of `--keep_out`.
     """
+    if kept_out:
+        yield (
+            f"--keep_out: {counted(kept_out, 'record')} dropped, nearly the same as records of the datasets "
+            "to keep out"
+        )
     records = sum(split.records for split in splits)
     if not records:
         return
@@ -336,13 +303,11 @@ def _cause_of_empty(output: Output, split: SplitSurvey, share: float, has_window
         return f"--split_column {placement.split_column} names it in no record; take it out of --splits"
     if placement.exact and not (placement.groups or has_windows):
         return "its share is less than one record; ask for fewer splits or folds"
-    cure = f"give it more than {share:g}, or try another --seed such as {placement.seed + 1}"
-    if placement.groups:
-        named = placement.groups.pattern or f"{COLUMN}{placement.groups.column}"
-        return f"--group_by {named} makes few groups, and none fell into it; {cure}"
-    if has_windows:
-        return f"windows and frames stay with their file or text, and none of these fell into it; {cure}"
-    return f"no record fell into it; {cure}"
+    placed = "group" if placement.groups else "file or text" if has_windows else "record"
+    return (
+        f"no {placed} fell into it; give it more than {share:g}, or try another --seed such as "
+        f"{placement.seed + 1}"
+    )
 
 
 def _small_shards(output: Output, splits: Sequence[SplitSurvey]) -> str:

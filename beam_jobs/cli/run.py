@@ -17,7 +17,6 @@ from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
 from beam_jobs.cli.report import (
-    HEADER,
     Report,
     alike_classes,
     findings_as_json,
@@ -26,13 +25,11 @@ from beam_jobs.cli.report import (
     format_reasons,
     format_seconds,
     fractions_as_names,
-    kept_out_warning,
     next_step,
     reasons_as_json,
     size_line,
     splits_as_json,
     splits_of,
-    summary_rows,
     tried_rejects,
     unused_classes,
     warnings_of,
@@ -50,7 +47,7 @@ from beam_jobs.pipeline.tried_encodings import try_encodings
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
-from readers.format.display import counted, format_table
+from readers.format.display import counted, format_table, splits_table
 from readers.format.manifest import Manifest, generation_file, join
 from readers.format.rejects import reasons_of
 
@@ -75,9 +72,9 @@ def run_job(command: Command) -> Outcome | None:
     directory, early = command.output.directory, ends_early(command.beam)
     check_job_service(command.beam)
     watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
-    transform = command.name.capitalize() >> command.transform
+    transform = command.flags.name.capitalize() >> command.transform
     try:
-        with leased(command.output, command.name, keeps=bool(early)):
+        with leased(command.output, command.flags.name, keeps=bool(early)):
             result, seconds = launch(transform, command.beam, watch)
     except CompleteError:
         return Outcome(
@@ -153,9 +150,9 @@ def main_job(command: Command, report: Report) -> None:
         JobError: The job failed, or could not be planned.
     """
     note = command.flags.dataset.note(command.job)
-    report.note(f"note: {note}" if note else "", job=command.name)
+    report.note(f"note: {note}" if note else "", job=command.flags.name)
     report.warn(*command.flags.job.warnings(command.job))
-    if command.run.dry_run:
+    if command.flags.run.dry_run:
         _survey(command, report)
     else:
         _run(command, report)
@@ -169,9 +166,8 @@ def _survey(command: Command, report: Report) -> None:
         report.show(format_encodings(tried, findings.input_bytes))
     report.note(encodings=[each._asdict() for each in tried])
     report.warn(
-        *warnings_of(command.output, findings.splits, command.job.has_windows),
+        *warnings_of(command.output, findings.splits, command.job.has_windows, findings.kept_out),
         *alike_classes(findings.labels),
-        kept_out_warning(findings.kept_out, "would be"),
         tried_rejects(findings, command.output.max_rejects),
     )
     report.note("nothing was written: this was a dry run")
@@ -186,7 +182,6 @@ def _run(command: Command, report: Report) -> None:
         report.note(directory=directory, complete=False)
         return
     manifest = outcome.manifest
-    seconds = time.monotonic() - began
     if outcome.was_complete:
         report.note(
             f"{directory} is complete already, from the same options and inputs of the same names and sizes; "
@@ -195,18 +190,16 @@ def _run(command: Command, report: Report) -> None:
         )
     splits = splits_of(manifest)
     report.show(
-        format_table([HEADER, *summary_rows(command.name, manifest, seconds)]),
+        format_table(splits_table(manifest.splits)),
         splits=splits_as_json(splits),
         kept_shards=outcome.kept_shards,
         rejects=[],
-        seconds=seconds,
+        seconds=time.monotonic() - began,
         phases=outcome.seconds,
     )
     report.note(size_line(sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
         report.note(f"kept {counted(outcome.kept_shards, 'shard')} of an unfinished run")
-    if manifest.duplicates:
-        report.note(f"duplicates dropped: {manifest.duplicates:,}")
     if remarks := manifest.remarks:
         report.note(
             "remarks about the inputs:",
@@ -216,11 +209,10 @@ def _run(command: Command, report: Report) -> None:
     if manifest.rejected:
         _report_rejects(report, directory, manifest)
     report.warn(
-        *warnings_of(command.output, splits, command.job.has_windows),
+        *warnings_of(command.output, splits, command.job.has_windows, outcome.kept_out),
         *alike_classes({LABEL: manifest.label_names, **manifest.class_names}),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
-        kept_out_warning(outcome.kept_out, "were"),
     )
     report.note(
         format_seconds(outcome.seconds),

@@ -31,7 +31,7 @@ from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import BundleRuns, RunIndex
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.labels import LABEL, ClassIds, LabelIds, Names, count_labels
+from beam_jobs.sources.labels import ClassIds, Names, count_labels
 from beam_jobs.sources.source import Label
 from readers.format.encode.records import Encoder
 from readers.format.schema import Schema
@@ -343,10 +343,6 @@ class SecondPass(abc.ABC):
     @functools.cached_property
     def _encoder(self) -> Encoder:
         return Encoder(self.plan.schema, self.plan.feature_names)
-
-    @functools.cached_property
-    def label_ids(self) -> LabelIds:
-        return LabelIds(None if self.plan.names is None else self.plan.names.get(LABEL, ()))
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:

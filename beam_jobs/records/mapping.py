@@ -96,15 +96,11 @@ class Mapper:
         """
         stored, given = self.given(record)
         made = self.call(given, key)
-        # An image that is the same object keeps its bytes.
-        return self.fitted(
-            {
-                name: stored[name]
-                if value is given.get(name) and self.features[name] == self.schema.get(name)
-                else value
-                for name, value in made.items()
-            }
-        )
+        for name in given.keys() & made.keys():
+            # An image that is the same object keeps its bytes.
+            if made[name] is given[name] and self.features[name] == self.schema.get(name):
+                made[name] = stored[name]
+        return self.fitted(made)
 
     def given(self, record: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """A record's features as they would be stored, and as the function gets them; ValueError if they do not fit."""

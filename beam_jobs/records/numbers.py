@@ -74,7 +74,7 @@ class Numbers:
 
     def add_sums(self, count: int, low: int, high: int, total: int, squares: int) -> None:
         """Adds integers by their number, extremes, sum and sum of squares."""
-        self.add_figures(count, 0, low, high, total << UNIT_BITS, squares << UNIT_BITS)
+        self.merge(Numbers(count, 0, low, high, total << UNIT_BITS, squares << UNIT_BITS))
 
     def add_extreme(self, flat: np.ndarray) -> None:
         """Adds a record with values that are not finite, or whose squares are not."""
@@ -84,23 +84,19 @@ class Numbers:
             if finite.size:
                 items = [exact(item) for item in finite.tolist()]
                 sums = (sum(items), sum(item * item for item in items) >> UNIT_BITS)
-                self.add_figures(finite.size, 0, float(finite.min()), float(finite.max()), *sums)
-
-    def add_figures(
-        self, count: int, nan: int, low: Any, high: Any, total: int, squares: int
-    ) -> None:
-        self.count += count
-        self.nan += nan
-        if low is not None:
-            low, high = low + 0, high + 0  # -0.0 becomes 0.0: of both, the first would be kept.
-            self.low = low if self.low is None else min(self.low, low)
-            self.high = high if self.high is None else max(self.high, high)
-        self.total += total
-        self.squares += squares
+                self.merge(Numbers(finite.size, 0, float(finite.min()), float(finite.max()), *sums))
 
     def merge(self, other: Numbers) -> None:
         """Adds the values that another object has counted."""
-        self.add_figures(other.count, other.nan, other.low, other.high, other.total, other.squares)
+        self.count += other.count
+        self.nan += other.nan
+        if other.low is not None and other.high is not None:
+            # -0.0 becomes 0.0: of both, the first would be kept.
+            low, high = other.low + 0, other.high + 0
+            self.low = low if self.low is None else min(self.low, low)
+            self.high = high if self.high is None else max(self.high, high)
+        self.total += other.total
+        self.squares += other.squares
 
     def state(self) -> list[Any]:
         """Its exact state as JSON values."""
@@ -157,7 +153,7 @@ def _add_floats(channels: Sequence[Numbers], joined: np.ndarray, sizes: np.ndarr
     each = zip(channels, counts.sum(axis=1).tolist(), least, greatest, moved, strict=True)
     for numbers, count, low, high, (total, square) in each:
         if count:
-            numbers.add_figures(count, 0, low, high, total, square)
+            numbers.merge(Numbers(count, 0, low, high, total, square))
 
 
 def _parts(flat: np.ndarray, most: int = _VALUES_AT_ONCE) -> Iterator[np.ndarray]:

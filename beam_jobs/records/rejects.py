@@ -159,6 +159,4 @@ def first_rejects(
             data = lines.read(size)
         size -= len(data)
         rejects += map(Reject.from_json, data[: data.rfind(b"\n") + 1].splitlines())
-        if not size:
-            break
     return rejects

@@ -68,10 +68,8 @@ class FeatureStatistics:
             self._add_lengths("0", [len(value) for value in values])
             self.channels[0].add([array for value in values for array in value])
         elif feature.dtype == "string":
-            self._add_lengths(
-                "bytes",
-                [len(i) for value in values for i in string_values(np.asarray(value, object))],
-            )
+            texts = (string_values(np.asarray(value, object)) for value in values)
+            self._add_lengths("bytes", [len(text) for some in texts for text in some])
         else:
             if feature.is_integer:
                 values = [np.array(values, np.int64)]
@@ -200,12 +198,9 @@ class Statistics:
             name: FeatureStatistics([Numbers() for _ in range(channels_of(feature))])
             for name, feature in schema.items()
         }
-        label = schema.get("label")
-        tokens = schema.get("tokens")
-        if label is not None and not label.shape and label.dtype == "int64":
-            self.features["label"].counted = Counter()
-        if tokens is not None and tokens.dtype == "int64":
-            self.features["tokens"].counted = Counter()
+        for name in schema.keys() & {"label", "tokens"}:
+            if schema[name].dtype == "int64" and (name == "tokens" or not schema[name].shape):
+                self.features[name].counted = Counter()
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Adds records, from `Encoder.check`."""

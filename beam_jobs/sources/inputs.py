@@ -194,15 +194,11 @@ class Inputs:
 
     def first(self, pattern: str, limit: int) -> Iterator[tuple[Source, bytes | None]]:
         """Yields the first sources of a pattern, with the bytes of those from a `.tar.gz`."""
-
-        def opened() -> Iterator[tuple[Source, bytes | None]]:
-            for source in self.sources(pattern, limit):
-                if source.packed and not source.error:
-                    yield from self.unpacked(source)
-                else:
-                    yield source, None
-
-        return itertools.islice(opened(), limit)
+        opened: Iterator[Iterable[tuple[Source, bytes | None]]] = (
+            self.unpacked(source) if source.packed and not source.error else [(source, None)]
+            for source in self.sources(pattern, limit)
+        )
+        return itertools.islice(itertools.chain.from_iterable(opened), limit)
 
     def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the same sources as `sources`, but the sizes of files may be unknown."""

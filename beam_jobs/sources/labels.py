@@ -200,31 +200,25 @@ class Labels:
             text = read_bytes(self.table).decode("utf-8-sig")
             rows = iter(list(csv.reader(io.StringIO(text, newline=""))))
         except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UsageError(
-                f"--label csv:{self.table}: cannot be read ({reason_of(error)})"
-            ) from None
+            raise self._error(f"cannot be read ({reason_of(error)})") from None
         header = [name.strip().lower() for name in next(rows, [])]
         path = next((header.index(n) for n in PATH_COLUMNS if n in header), None)
         label = next((header.index(n) for n in LABEL_COLUMNS if n in header), None)
         if path is None or label is None:
-            raise UsageError(
-                f"--label csv:{self.table}: its first line must name a column "
-                f"{'/'.join(PATH_COLUMNS)} and a column {'/'.join(LABEL_COLUMNS)}, "
-                f"it has {', '.join(header) or 'none'}"
+            raise self._error(
+                f"its first line must name a column {'/'.join(PATH_COLUMNS)} and a column "
+                f"{'/'.join(LABEL_COLUMNS)}, it has {', '.join(header) or 'none'}"
             )
         table: dict[str, str] = {}
         for number, row in enumerate(rows, 2):
             if not row:
                 continue
-            if len(row) <= max(path, label):
-                raise UsageError(f"--label csv:{self.table}: line {number} has too few columns")
-            name, text = comparable(row[path]), row[label].strip()
-            if not text:
-                raise UsageError(f"--label csv:{self.table}: line {number} has an empty label")
-            if table.setdefault(name, label_text(text)) != label_text(text):
-                raise UsageError(
-                    f"--label csv:{self.table}: line {number} labels {name!r} {text!r}, an earlier line "
-                    f"labels it {table[name]!r}"
+            if len(row) <= max(path, label) or not row[label].strip():
+                raise self._error(f"line {number} has too few columns, or an empty label")
+            name, text = comparable(row[path]), label_text(row[label].strip())
+            if (known := table.setdefault(name, text)) != text:
+                raise self._error(
+                    f"line {number} labels {name!r} {text!r}, an earlier line labels it {known!r}"
                 )
         return table
 
@@ -306,10 +300,13 @@ class Labels:
 
     def _shared(self, *files: str) -> UsageError:
         one, other = sorted(files)
-        return UsageError(
-            f"--label csv:{self.table}: a name fits both {one} and {other}: add the folders there, "
-            f"too, such as {other}{'/NAME' * bool(archive_kind(other))}"
+        return self._error(
+            f"a name fits both {one} and {other}: add the folders there, too, such as "
+            f"{other}{'/NAME' * bool(archive_kind(other))}"
         )
+
+    def _error(self, text: str) -> UsageError:
+        return UsageError(f"--label csv:{self.table}: {text}")
 
 
 # With more distinct labels than this, the field is not a class.
@@ -340,43 +337,34 @@ def whole_number(label: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-class LabelIds:
-    """The integer of each label, given the names of all.
+class ClassIds:
+    """The integers of class names.
 
     Args:
-        names: Names from `label_names`; None if they are not known yet, which makes every label 0.
+        names: Names from `label_names` by feature; None if they are not known yet, which makes every class 0.
     """
 
-    def __init__(self, names: tuple[str, ...] | None) -> None:
-        self._ids = None if names is None else {name: id_ for id_, name in enumerate(names)}
+    def __init__(self, names: Names | None) -> None:
+        self._known = names is not None
+        self._ids = {f: {name: i for i, name in enumerate(n)} for f, n in (names or {}).items()}
 
-    def __getitem__(self, label: Label) -> int | list[int]:
+    def of(self, label: Label, feature: str = LABEL) -> int | list[int]:
+        """The integer of a label, or of each of its labels; RejectError if one is not known."""
         if isinstance(label, tuple):
-            return [self._id(text) for text in label]
-        return self._id(label)
+            return [self._id(text, feature) for text in label]
+        return self._id(label, feature)
 
-    def _id(self, text: str) -> int:
-        if self._ids is None:
+    def _id(self, text: str, feature: str) -> int:
+        if not self._known:
             return 0
-        id_ = self._ids.get(text) if self._ids else whole_number(text)
+        ids = self._ids.get(feature)
+        id_ = ids.get(text) if ids else whole_number(text)
         if id_ is None:
             raise RejectError(f"label {text!r:.80} was not seen when the inputs were listed")
         return id_
 
-
-class ClassIds:
-    """The integers of all classes in a record.
-
-    Args:
-        names: Class names by feature; None if they are not known yet.
-    """
-
-    def __init__(self, names: Names | None) -> None:
-        self._ids = {f: LabelIds(None if names is None else names.get(f, ())) for f in CLASSES}
-
-    def put(self, record: dict[str, Any]) -> dict[str, Any]:
-        """Replaces class names in a record by their integers; returns the record."""
-        for feature, ids in self._ids.items():
+    def put(self, record: dict[str, Any]) -> None:
+        """Replaces class names in a record by their integers."""
+        for feature in CLASSES:
             if feature in record:
-                record[feature] = ids[record[feature]]
-        return record
+                record[feature] = self.of(record[feature], feature)

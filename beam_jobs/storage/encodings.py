@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
@@ -127,34 +128,40 @@ def as_utf8(file: BinaryIO, encoding: str) -> BinaryIO:
         file: The file, at its beginning; it stays open.
         encoding: A name from `encoding_name`.
     """
-    return io.BufferedReader(_Stream(_utf8_blocks(file, encoding)), _BLOCK_BYTES)
-
-
-class _Stream(io.RawIOBase):
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = filter(None, blocks)
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._rest = self._rest or next(self._blocks, b"")
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
+    return io.BufferedReader(BlockStream(_utf8_blocks(file, encoding), encoding), _BLOCK_BYTES)
 
 
 def _utf8_blocks(file: BinaryIO, encoding: str) -> Iterator[bytes]:
     # `read1` reads a damaged file up to the damage; raw streams have only `read`.
     read = getattr(file, "read1", file.read)
+    head = read(_BLOCK_BYTES)
+    check_head(head[:HEAD_BYTES], encoding)
+    blocks = itertools.chain([head], iter(lambda: read(_BLOCK_BYTES), b""))
+    if encoding == UTF8:
+        yield from blocks
+        return
     decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
-    block = read(_BLOCK_BYTES)
-    check_head(block[:HEAD_BYTES], encoding)
     try:
-        while block:
-            yield block if encoding == UTF8 else decoder.decode(block).encode(UTF8, "surrogatepass")
-            block = read(_BLOCK_BYTES)
-        yield decoder.decode(b"", True).encode(UTF8, "surrogatepass")
+        for block in itertools.chain(blocks, [b""]):
+            yield decoder.decode(block, not block).encode(UTF8, "surrogatepass")
     except UnicodeError as error:
         raise RejectError(f"not {encoding.upper()}: {error}") from None
+
+
+class BlockStream(io.RawIOBase):
+    """A stream of blocks of bytes."""
+
+    def __init__(self, blocks: Iterator[bytes], name: str) -> None:
+        self._blocks, self._rest, self.name = blocks, memoryview(b""), name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            if (block := next(self._blocks, None)) is None:
+                return 0
+            self._rest = memoryview(block)
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)

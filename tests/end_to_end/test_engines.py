@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from beam_jobs.__main__ import main
-from beam_jobs.cli.command import parse_command
 from beam_jobs.engines import watch
 from beam_jobs.engines.flags import engine_flags, worker_program
 from examples.samples import make_samples
@@ -22,6 +21,7 @@ from tests.engines.flink import Flink
 from tests.engines.prism import Prism
 from tests.engines.running import engine_of_module
 from tests.engines.spark import Spark
+from tests.support.commands import parse_command
 from tests.support.datasets import files_of
 
 MADE = {

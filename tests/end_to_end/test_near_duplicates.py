@@ -219,7 +219,7 @@ def test_records_that_are_near_those_of_other_datasets_are_kept_out(tmp_path, ca
     assert set(records_of(out)) == kept
     assert Manifest.read(out).duplicates == 6
     error = capsys.readouterr().err
-    assert "warning: --keep_out: 6 records were dropped, because they are nearly the same" in error
+    assert "warning: --keep_out: 6 records dropped, nearly the same" in error
     flags = ["--input", tmp_path / "in/0.png", *flags, "--output", tmp_path / "none"]
     refused(capsys, 2, "all 1 records are near those of --keep_out: no dataset", "images", *flags)
 

@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import soundfile
 from numpy.lib.stride_tricks import sliding_window_view
 
-from beam_jobs.cli.command import parse_command
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from tests.support.commands import ONE, refused, run
+from tests.support.commands import ONE, parse_command, refused, run
 from tests.support.datasets import balanced, records_of, rejects_of, write_dataset
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beam_jobs.__main__ import main
+from beam_jobs.cli.command import Command, command_of
+from beam_jobs.cli.config import with_config
+from beam_jobs.cli.parser import parse_flags
 from beam_jobs.errors import DataError
 from beam_jobs.pipeline import commit
 
@@ -21,6 +25,13 @@ _PROGRESS = re.compile(
     r"[\w ]+: [\d.,]+( [KM]?i?B)?( of [\d.,]+( [KM]?i?B)?)?( files?| records?|)(, [\d.,]+( \w+)?/s|$)"
     r"|starting \.\.\.$|time: starting |written to |[\d.]+ [KMGT]?i?B of records from "
 )
+
+
+def parse_command(arguments: Sequence[str]) -> Command:
+    """The command of a command line, as `main` makes it."""
+    flags = parse_flags(with_config(arguments))
+    flags.validate()
+    return command_of(flags)
 
 
 def run(*arguments: object) -> int:

@@ -19,10 +19,7 @@ from beam_jobs.jobs.passes import (
     mapped_records,
 )
 from beam_jobs.jobs.reshard.examples import Examples, ReshardSpec, examples_of
-from beam_jobs.jobs.reshard.record_fit import (
-    RecordFit,
-    with_features,
-)
+from beam_jobs.jobs.reshard.record_fit import SHAPE, RecordFit, with_features
 from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
@@ -72,7 +69,7 @@ class ReshardFirstPass(FirstPass):
 
     def _kept_bytes(self, record: memoryview) -> int:
         try:
-            return len(with_features(record, lambda n: self.spec.keeps(n.removesuffix("/shape"))))
+            return len(with_features(record, lambda n: self.spec.keeps(n.removesuffix(SHAPE))))
         except ValueError:  # The second pass rejects it.
             return 0
 
@@ -161,7 +158,7 @@ class ReshardSecondPass(SecondPass):
 
     def _keeps(self, name: str) -> bool:
         """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
-        of, schema = name.removesuffix("/shape"), self.plan.schema
+        of, schema = name.removesuffix(SHAPE), self.plan.schema
         if self.spec.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.spec.drop and (of not in self.spec.drop or name in schema)
@@ -169,23 +166,14 @@ class ReshardSecondPass(SecondPass):
 
 def example_sketches(spec: ReshardSpec, near: Near, rules: SplitRules, task: Task) -> Sketched:
     """The sketches of a task's records; one that does not fit the schema has none."""
-    builder = SketchBuilder(near, task.id)
+    builder, decoder = SketchBuilder(near, task.id), Decoder(Schema(dict(near.compared.features)))
     for examples in examples_of(spec, rules, task):
-        numbers = np.arange(len(examples.keys)) + examples.before
-        _sketch(builder, examples, numbers, rules.placement.orders(examples.keys))
+        orders = rules.placement.orders(examples.keys)
+        for start in range(0, len(orders), _AT_ONCE):
+            rows = np.arange(len(orders))[start : start + _AT_ONCE]
+            values = [_value_of(near, decoder, examples.record(row)) for row in rows.tolist()]
+            builder.add(rows + examples.before, orders[rows], values)
     return builder.finish(task.count)
-
-
-def _sketch(
-    builder: SketchBuilder, examples: Examples, numbers: np.ndarray, orders: np.ndarray
-) -> None:
-    """Adds some Examples, a few at a time."""
-    decoder = Decoder(Schema(dict(builder.near.compared.features)))
-    for start in range(0, len(numbers), _AT_ONCE):
-        rows = range(start, min(start + _AT_ONCE, len(numbers)))
-        values = [_value_of(builder.near, decoder, examples.record(row)) for row in rows]
-        at = slice(rows.start, rows.stop)
-        builder.add(numbers[at], orders[at], values)
 
 
 def _value_of(near: Near, decoder: Decoder, data: memoryview) -> Any:

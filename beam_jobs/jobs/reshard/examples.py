@@ -39,8 +39,7 @@ class ReshardSpec:
         vocabulary: All words by id, from the manifest of the input; empty without words.
         tokenizer: The text of the input's `tokenizer.json`; empty without subwords.
         splits: The splits that the files belong to.
-        sample_rate: Samples per second of all recordings; 0 if unknown.
-        channels: The facts about channels in the manifest of the input.
+        stated: The sample rate of all recordings, and the names and units of channels, if known: see `Job.facts`.
     """
 
     inputs: Inputs
@@ -51,8 +50,7 @@ class ReshardSpec:
     vocabulary: tuple[bytes, ...] = ()
     tokenizer: str = ""
     splits: InputSplits = field(default_factory=InputSplits)
-    sample_rate: float = 0.0
-    channels: Mapping[str, Mapping[str, list[str]]] = field(default_factory=dict)
+    stated: Mapping[str, Any] = field(default_factory=dict)
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
         """Yields the first reads of a chunk in a store."""

@@ -44,7 +44,8 @@ _IMAGES = {"jpeg": b"\xff\xd8\xff", "png": b"\x89PNG\r\n\x1a\n"}
 # Pillow's modes of gray images, with or without alpha, from 1 to 16 bits.
 _GRAY_MODES = ("1", "L", "LA", "I", "I;16")
 
-_COMPANION = "/shape"
+# The end of the name of a list with the shapes of another feature.
+SHAPE = "/shape"
 
 # The advice if no schema fits all records.
 _AGREE = "; all records of a dataset must agree: narrow --input"
@@ -162,7 +163,7 @@ class RecordFit:
         self._schema, self._keeps, self._learned = schema, keeps, learned
         self._decoder = ColumnDecoder(schema)
         lists = {name for name, feature in schema.items() if feature.step}
-        shapes = {name + _COMPANION for name, feature in schema.items() if feature.has_companion}
+        shapes = {name + SHAPE for name, feature in schema.items() if feature.has_companion}
         # As `_names_in` numbers them.
         self._names = {1: {*schema} - lists | shapes, 2: lists}
         looked_at = {n: f for n, f in schema.items() if f.codec.is_text or f.is_image}
@@ -231,11 +232,7 @@ class RecordFit:
         for name, (kind, items) in features.items():
             if not kind or name in self._names[1] or not self._keeps(name):
                 continue
-            of = (
-                self._schema.get(name.removesuffix(_COMPANION))
-                if name.endswith(_COMPANION)
-                else None
-            )
+            of = name.endswith(SHAPE) and self._schema.get(name.removesuffix(SHAPE))
             if not of:
                 return _missing(name, Feature(DTYPES[kind], (None,), "list"))
             # All of the first records have this shape, so that readers do not look at it.

@@ -105,13 +105,11 @@ class ReshardJob(ReshardSpec, Job):
 
     @property
     def record_rate(self) -> float | None:
-        return self.sample_rate or None
+        return self.stated.get(SAMPLE_RATE)
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the manifests of all inputs state of recordings: the rate, and the names and units of channels."""
-        channels = {fact: texts for fact, texts in self.channels.items() if texts}
-        return {SAMPLE_RATE: self.sample_rate, **channels} if self.sample_rate else channels
+        return self.stated
 
     @property
     def learns(self) -> Learns:
@@ -202,12 +200,13 @@ def reshard_job(
 
     manifests = manifests_in(files, read)
     rates = {m.sample_rate if isinstance(m, Manifest) else 0.0 for m in manifests.values()}
+    rate = rates.pop() if len(rates) == 1 else 0.0
     job = ReshardJob(
         inputs,
         keep=keep,
         drop=drop,
         splits=splits_of(files, manifests),
-        sample_rate=rates.pop() if len(rates) == 1 else 0.0,
+        stated={SAMPLE_RATE: rate} if rate else {},
     )
     description = description_of(manifests, schema)
     return _described(job, *description, schema, read) if description else job
@@ -227,16 +226,17 @@ def _described(
         raise UsageError(wrong if schema else f"{wrong}; or give a --schema") from None
     if _TOKENS in dropped:
         vocabulary, tokenizer = (), ""
+    stated = dict(job.stated)
+    for fact, texts in ((CHANNELS, manifest.channels), (UNITS, manifest.units)):
+        if kept := {name: list(each) for name, each in texts.items() if name not in dropped}:
+            stated[fact] = kept
     return replace(
         job,
         given=manifest.schema,
         class_names=names,
         vocabulary=vocabulary,
         tokenizer=tokenizer,
-        channels={
-            fact: {name: list(each) for name, each in texts.items() if name not in dropped}
-            for fact, texts in ((CHANNELS, manifest.channels), (UNITS, manifest.units))
-        },
+        stated=stated,
     )
 
 

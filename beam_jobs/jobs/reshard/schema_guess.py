@@ -11,6 +11,7 @@ from typing import Any
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.reshard.record_fit import (
     DTYPES,
+    SHAPE,
     Values,
     image_format,
     is_gray,
@@ -33,8 +34,6 @@ MAX_FEATURES = 10_000
 
 # The most dimensions of a tensor, as in TensorFlow. The product of more sizes could take very long.
 _MAX_RANK = 254
-
-_SHAPE = "/shape"
 
 # Precedes the dtype in the counts of tensors among byte strings.
 _TENSOR = "tensor "
@@ -227,8 +226,8 @@ class SchemaGuess(Divisible):
                 if kind:
                     guess = self._entry(self.features, name)
                     guess.add(values)
-                    if kind == "int64" and items and name.endswith(_SHAPE):
-                        guess.add_sizes(items, features.get(name.removesuffix(_SHAPE)))
+                    if kind == "int64" and items and name.endswith(SHAPE):
+                        guess.add_sizes(items, features.get(name.removesuffix(SHAPE)))
             for name, steps in lists.items():
                 self._entry(self.lists, name).add_steps(steps)
         except UsageError as error:
@@ -307,22 +306,22 @@ class SchemaGuess(Divisible):
         for name in sorted(self.features):
             if name not in companions:
                 features[name], has_companion = self._feature(name)
-                companions |= {name + _SHAPE} if has_companion else set()
+                companions |= {name + SHAPE} if has_companion else set()
         if not features:
             raise UsageError(f"none of {self.records:,} records has a feature: check --input")
         return Schema(features)
 
     def _feature(self, name: str) -> tuple[Feature, bool]:
         """A feature, and whether `<name>/shape` holds its shapes."""
-        guess, sizes = self.features[name], self.features.get(name + _SHAPE)
+        guess, sizes = self.features[name], self.features.get(name + SHAPE)
         if sizes and (feature := guess.with_sizes(sizes, self.records)):
             return feature, True
         feature = guess.feature(self.records)
-        if not feature.has_companion or name + _SHAPE not in self.features | self.lists:
+        if not feature.has_companion or name + SHAPE not in self.features | self.lists:
             return feature, False
         if feature.encoding == "tensor":
             return _ONE_BYTES_VALUE, False
         raise UsageError(
-            f"feature {name!r}: expected its shape in {name + _SHAPE!r}, which is another feature; "
+            f"feature {name!r}: expected its shape in {name + SHAPE!r}, which is another feature; "
             "rename one of the two in the records"
         )

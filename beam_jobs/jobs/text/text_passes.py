@@ -222,7 +222,7 @@ class TextSecondPass(SecondPass):
         return {**columns, **recoded}
 
     def _label(self, label: Label) -> Any:
-        ids = self.label_ids[label]
+        ids = self.class_ids.of(label)
         return np.array(ids, np.int64) if isinstance(ids, list) else ids
 
     def _windows(self, texts: Texts) -> tuple[Texts, np.ndarray, list[np.ndarray]]:

@@ -124,10 +124,6 @@ def _broken(last: str, error: RejectError) -> RejectError:
 def _zip_members(file: BinaryIO) -> Iterator[Member]:
     try:
         archive = zipfile.ZipFile(file)
-    except UnicodeDecodeError as damage:
-        raise RejectError(
-            f"a name in its directory is not UTF-8 ({damage}): pack it again"
-        ) from None
     except Exception as damage:  # `zipfile` raises errors of many kinds on damaged input.
         raise RejectError(f"no zip directory at the end of the file: {damage}") from None
     _check_directory(file, archive)
@@ -195,11 +191,9 @@ def _check_directory(file: BinaryIO, archive: zipfile.ZipFile) -> None:
     """Rejects a directory that does not fill the end of the file, as when a zip is the last member of a cut-off one."""
     at = file.seek(0, io.SEEK_END) - _END.size - len(archive.comment)
     end = read_at(file, at, _END.size)
-    if len(end) < _END.size or not end.startswith(b"PK\5\6"):
-        raise RejectError("no zip directory at the end of the file: data follows it")
-    _, disk, *_, offset, comment = _END.unpack(end)
-    if comment != len(archive.comment):
-        raise RejectError("no zip directory at the end of the file: its comment is cut off")
+    kind, disk, *_, offset, comment = _END.unpack(end)
+    if kind != b"PK\5\6" or comment != len(archive.comment):
+        raise RejectError("no zip directory at the end of the file: it is cut off, or data follows")
     if at >= _END64_AND_LOCATOR:
         wide = read_at(file, at - _END64_AND_LOCATOR, _END64.size)
         if wide.startswith(b"PK\6\6"):

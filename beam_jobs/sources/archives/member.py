@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote
 
 from beam_jobs.errors import RejectError
+from beam_jobs.storage.encodings import BlockStream
 from beam_jobs.storage.paths import is_hidden
 
 STORED, DEFLATED, IN_TAR = 0, 8, -1
@@ -169,7 +170,7 @@ def open_member(file: BinaryIO, location: MemberLocation, name: str) -> BinaryIO
     if location.method != IN_TAR:
         start += _local_header_bytes(read_at(file, start, LOCAL_HEADER.size), location)
     packed = _blocks(file, start, location.packed)
-    return io.BufferedReader(_Stream(_unpacked(packed, location, READ_BYTES), name), READ_BYTES)
+    return io.BufferedReader(BlockStream(_unpacked(packed, location, READ_BYTES), name), READ_BYTES)
 
 
 def _local_header_bytes(head: bytes, location: MemberLocation) -> int:
@@ -231,22 +232,3 @@ def _inflated(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:
                 break
     if not inflater.eof:
         raise RejectError("damaged: truncated deflate stream")
-
-
-class _Stream(io.RawIOBase):
-    """A stream of blocks of bytes."""
-
-    def __init__(self, blocks: Iterator[bytes], name: str) -> None:
-        self._blocks, self._rest, self.name = blocks, memoryview(b""), name
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            if (block := next(self._blocks, None)) is None:
-                return 0
-            self._rest = memoryview(block)
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_jobs.cli.command import Command, parse_command
+from beam_jobs.cli.command import Command
 from beam_jobs.errors import UsageError
 from readers.format.manifest import Manifest
-from tests.support.commands import ONE, refused, run
+from tests.support.commands import ONE, parse_command, refused, run
 from tests.support.images import encoded
 
 

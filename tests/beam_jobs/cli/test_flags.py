@@ -295,7 +295,7 @@ def test_flags_are_checked_before_inputs_are_looked_at(capsys, command, message)
         ("image --input photos", 2, "did you mean images?"),
         ("text --input a --output b --record fil", 2, "did you mean file?"),
         ("images --input /nowhere --output b", 2, "no such file or folder"),
-        ("text", 2, "--input and --output are missing"),
+        ("text", 2, "--input is missing: name files"),
     ],
 )
 def test_help_and_a_typo_import_neither_beam_nor_numpy(command, code, words):

@@ -7,9 +7,8 @@ import pytest
 from apache_beam.metrics import MetricsFilter
 
 from beam_jobs import progress
-from beam_jobs.cli.command import parse_command
 from readers.format.manifest import Manifest
-from tests.support.commands import run
+from tests.support.commands import parse_command, run
 from tests.support.datasets import write_recordings
 
 IN_MEMORY = ["--direct_running_mode", "in_memory"]

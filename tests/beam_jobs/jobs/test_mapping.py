@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from beam_jobs.cli.command import parse_command
 from beam_jobs.errors import UsageError
 from readers.format.schema import Feature, Schema
+from tests.support.commands import parse_command
 from tests.support.datasets import numbers, write_dataset
 from tests.support.images import encoded
 

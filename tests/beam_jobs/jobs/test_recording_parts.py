@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.datasets import load_digits
 
-from beam_jobs.cli.command import parse_command
 from beam_jobs.engines import pool
 from beam_jobs.errors import UsageError
+from tests.support.commands import parse_command
 from tests.support.passes import decode, encode, find
 
 IMAGES, TARGET = load_digits(return_X_y=True)

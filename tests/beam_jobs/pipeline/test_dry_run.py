@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn import datasets
 
-from beam_jobs.cli.command import parse_command
 from beam_jobs.cli.report import format_findings, next_step
 from beam_jobs.cli.run import survey_job
 from beam_jobs.dataset.output import Output
@@ -37,7 +36,7 @@ from beam_jobs.plan.summary import FIRST_REJECTS, Summary
 from beam_jobs.records.rejects import MaxRejects, Reject
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from tests.support.commands import refused, run
+from tests.support.commands import parse_command, refused, run
 from tests.support.datasets import rejects_of
 
 ONE = ["--direct_num_workers", "1"]

@@ -5,8 +5,8 @@ import pytest
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2
 
-from beam_jobs.cli.command import parse_command
 from examples.samples import make_samples
+from tests.support.commands import parse_command
 
 FLAGS = {
     "images": ["--image_size", "16x16", "--num_shards", "2"],

@@ -48,6 +48,10 @@ def nothing(features, info):
     pass
 
 
+def none(features, info):
+    return {"mean": None}
+
+
 def too_quiet(features, info):
     raise RejectError("too quiet")
 
@@ -149,6 +153,7 @@ def test_an_exception_is_a_reject_that_names_the_line():
     assert "read-only (test_mapping.py, line" in reason(writes)
     assert re.search(r":too_quiet: too quiet \(test_mapping", reason(too_quiet))
     assert reason(nothing).endswith("returned NoneType, expected a dict of features")
+    assert "feature 'mean': " in reason(none)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import (
-    LabelIds,
+    ClassIds,
     Labels,
     field_label,
     holds_lists,
@@ -47,8 +47,8 @@ def test_a_label_that_is_none_of_the_stated_classes_is_rejected(value):
 def test_integers_are_kept(labels):
     names = label_names(labels)
     assert names == ()
-    ids = LabelIds(names)
-    assert [ids[label] for label in labels] == [int(label) for label in labels]
+    ids = ClassIds({"label": names})
+    assert [ids.of(label) for label in labels] == [int(label) for label in labels]
 
 
 @given(st.lists(INTEGERS), st.lists(WORDS, min_size=1))
@@ -56,8 +56,8 @@ def test_if_one_label_is_a_word_all_are_numbered_by_name(integers, words):
     labels = integers + words
     names = label_names(iter(labels))
     assert names == tuple(sorted(set(labels)))
-    ids = LabelIds(names)
-    assert [names[ids[label]] for label in labels] == labels
+    ids = ClassIds({"label": names})
+    assert [names[ids.of(label)] for label in labels] == labels
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_labels_that_are_not_written_as_an_int64_are_names(odd):
 def test_whole_numbers_written_as_floats_are_numbers():
     labels = ["1.0", "0.0", "-1", "12.0", "1"]
     assert label_names(labels) == ()
-    assert [LabelIds(())[label] for label in labels] == [1, 0, -1, 12, 1]
+    assert [ClassIds({}).of(label) for label in labels] == [1, 0, -1, 12, 1]
 
 
 @pytest.mark.parametrize("text", ["[0, 1]", "['0', '1']", '["0", "1"]', '["0", 1.0]'])

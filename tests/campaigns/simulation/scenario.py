@@ -22,7 +22,6 @@ import apache_beam as beam
 import numpy as np
 
 from beam_jobs import Feature, Schema, WriteShards
-from beam_jobs.cli.command import parse_command
 from beam_jobs.dataset import generations
 from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased, refuse_if_busy
@@ -37,6 +36,7 @@ from readers.format.manifest import Manifest, newest_manifest
 from tests.campaigns.simulation.graph import Node, nodes_of_pipeline
 from tests.campaigns.simulation.runner import JobFailed, Runner
 from tests.campaigns.simulation.world import Crash, Died, Faults, World
+from tests.support.commands import parse_command
 from tests.support.datasets import write_recordings
 
 OUTPUT = "s3://simulated/out"
