@@ -47,8 +47,8 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Names, label_names
 from beam_jobs.sources.source import Source, column_of
 from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 from beam_jobs.storage.paths import absolute_path
-from readers.format.tfrecord import MAX_RECORD_BYTES
 
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
@@ -310,7 +310,7 @@ class ImageAnnotations:
 
     def mask_of(self, source: Source) -> bytes:
         """The file of the mask of an image; raises what `boxes_of` does."""
-        return read_joined(source, "mask", MAX_RECORD_BYTES)
+        return read_joined(source, "mask", DEFAULT_RECORD_BYTES)
 
 
 def _names_in(inputs: Inputs) -> Iterator[str]:
