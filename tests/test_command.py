@@ -44,7 +44,7 @@ def test_a_mistake_is_one_line_that_names_what_to_type(monkeypatch, capsys):
         (["image"], r"did you mean images\?"),
         (["--split", "x"], "expected plan, images, text, sensors or reshard before --split"),
         (["verify"], "DIR; see beam-shards verify --help"),
-        (["images"], "expected beam-shards images --input PATTERN --output DIR"),
+        (["images"], "--input is missing: name files or a folder"),
     ):
         assert run(monkeypatch, *arguments) == 2
         only_error(capsys.readouterr().err, words)

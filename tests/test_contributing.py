@@ -33,8 +33,10 @@ def test_its_ten_lines_name_every_package():
 
 def test_its_input_format_works(monkeypatch):
     *_, reader, table, extra, test = blocks_of("python")
-    (entry,) = re.findall(r"^    (_own\(.*\)),$", table, re.MULTILINE)
-    added = eval(entry, vars(registry))
+    (entry,) = re.findall(r"^(\(.*\))$", table, re.MULTILINE)
+    suffixes, name, flags, needs, installs = eval(entry, vars(registry))
+    place, libraries = f"{registry.__package__}.{name}", tuple(needs.split())
+    added = registry.Format((suffixes,), place, flags, libraries, installs)
     source, proof = types.ModuleType(added.reader.partition(":")[0]), {}
     exec(reader, vars(source))
     monkeypatch.setitem(sys.modules, source.__name__, source)

@@ -132,7 +132,7 @@ def test_the_number_of_processes_follows_from_the_flags(flags, expected):
 
 GOLDEN = {
     "sensors": {
-        "FOLDER/rejects/val-00000-of-00002.jsonl": "114e2d664a65991fa2c63eb4f77c5b7cb58ef492ee1b28b23c8bed1b1ad9245a",
+        "FOLDER/rejects/val-00000-of-00002.jsonl": "1df0a9f94e2dcf9bc2991b2ff44a338b17967a6f3ad8d80fb3c450e5c8d54399",
         "FOLDER/train-00000-of-00003.tfrecord": "1c73e60b5e3b9e2d3c9352dd8189851551f873341b41c1108fdc0b7da311a41b",
         "FOLDER/train-00000-of-00003.tfrecord.index": "d9a6c75f01d87a6a6f1d62ad046707441866a155c375f24e5c4b23f968186faf",
         "FOLDER/train-00001-of-00003.tfrecord": "9adfcd7a8200b0f914862149cac92093539658c3fa368f92cf561e0a032a9c27",

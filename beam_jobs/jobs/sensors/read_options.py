@@ -140,7 +140,7 @@ def lay_out(
         channels = sorted({*numeric} - {*unusual})
         kinds_left = ", ".join(f"{titles[i]} ({kinds[i]})" for i in others if kinds[i])
         if not channels:
-            which = kinds_left or ", ".join(titles)
+            which = kinds_left or ", ".join(titles) or "(it has none)"
             raise RejectError(
                 f"none of its columns {which} is a channel; name channels with --columns"
             )

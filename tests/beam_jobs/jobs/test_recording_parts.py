@@ -335,7 +335,7 @@ def test_a_categorical_column_of_parquet_is_a_label(tmp_path):
     assert list(labels.values()) == ["a", "b", "a"] and list(rejects) == ["a.parquet#2"]
     nested = pa.array([[1], [2], [3], [4]])
     pq.write_table(pa.table({"x": [1.0, 2, 3, 4], "what": nested}), tmp_path / "a.parquet")
-    with pytest.raises(UsageError, match=r"column 'what' is list<.*>, expected text or numbers"):
+    with pytest.raises(UsageError, match=r"column 'what' is list<.*>: expected text or numbers"):
         command(tmp_path, "--record row --label column:what")
 
 

@@ -324,7 +324,10 @@ def test_unusual_headers_of_edf(fields, scale, note):
         ({"low": 0, "high": 0}, "signal 'EEG 0' has an empty range"),
         ({"low": "none"}, "not a whole .edf file: could not convert string to float: 'none'"),
         ({"seconds": 0}, "its data records last 0 s, so its signals have no rate"),
-        ({"rates": (), "times": (b"+0\x14\x14\0",) * 3}, "none of its 0 columns is a channel"),
+        (
+            {"rates": (), "times": (b"+0\x14\x14\0",) * 3},
+            "none of its columns (it has none) is a channel",
+        ),
         ({"blocks": 0, "stated": 0}, "the recording has no samples"),
     ],
 )
