@@ -13,6 +13,8 @@ from beam_jobs.jobs.sensors.read_options import Header
 # Rows that are looked at.
 TOP_ROWS = 6
 
+_YEARS = range(1800, 2101)
+
 _WHOLE = re.compile(r"[0-9]{1,9}")
 
 _TAKEN = "numbers in its first line were taken for names; --header no: for a sample"
@@ -59,7 +61,9 @@ def _counts_up(first: Sequence[str], kinds: Sequence[str], below: Sequence[Seque
         counts = len(names) > 1 or kinds[0] == "missing"
     else:
         whole = (all(map(_WHOLE.fullmatch, cells)) for cells in zip(*below, strict=False))
-        counts = names[-1] > names[0] and _in_steps(names) and not any(whole)
+        rise = all(before < after for before, after in itertools.pairwise(names))
+        are_years = len(names) > 1 and all(year in _YEARS for year in names)
+        counts = rise and (are_years or _in_steps(names)) and not any(whole)
     columns = (cells for cells in zip(first, *below, strict=False) if all(map(is_number, cells)))
     return counts and not any(_in_steps(map(number, cells)) for cells in columns)
 
