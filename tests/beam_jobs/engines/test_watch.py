@@ -84,11 +84,10 @@ def test_a_job_on_flink_is_followed_and_cancelled(service, quick, tmp_path):
     service.add("mine", "an older one", "FINISHED")
     job = Followed("flink", service.address, tmp_path)
     job.watch.begin()
-    job.until("\nrunning for 00:00; 1 of 4 shards\n")
+    job.until("\nrunning for 00:")
     service.add("mine", "12ab")
     WorkerProgress(str(tmp_path)).advance("listing", 7, 0)
-    job.until("listing: 7 files, 7/s; 1 of 4 shards\n")
-    job.until("listing: 7 files, nothing new for 00:00; 1 of 4 shards\n")
+    job.until("listing: 7 files, nothing new for 00:")
     answer = service.answers.pop("/jobs/12ab")
     job.until(f"\nFlink at {service.address} answers 404 (Not Found); 1 of 4 shards\n")
     service.answers["/jobs/12ab"] = answer
