@@ -17,7 +17,11 @@ class Remarks(dict[str, tuple[int, str]]):
 
     def add(self, text: str, key: str, records: int = 1) -> None:
         """Adds a remark about the input of one record or more."""
-        text, key = text[:_MOST_CHARACTERS], key[:_MOST_CHARACTERS]
+        # Names in files may hold lone surrogates, which the manifest cannot state.
+        text, key = (
+            each.encode("utf-8", "backslashreplace").decode()[:_MOST_CHARACTERS]
+            for each in (text, key)
+        )
         known, first = self.get(text, (0, key))
         self[text] = known + records, min(first, key)
         if len(self) > _MOST:

@@ -66,8 +66,12 @@ def aligned(key: str, recording: Recording, example: str, first: Recording) -> R
 
 
 def few(texts: Texts) -> dict[str, list[str]]:
-    """The texts of arrays with a limited number of channels, as JSON values."""
-    return {name: list(each) for name, each in texts.items() if len(each) <= _MOST_CHANNELS}
+    """The texts of arrays with a limited number of channels, as JSON values in UTF-8."""
+    return {
+        name: [text.encode("utf-8", "backslashreplace").decode() for text in each]
+        for name, each in texts.items()
+        if len(each) <= _MOST_CHANNELS
+    }
 
 
 def _plain(unit: str) -> str:

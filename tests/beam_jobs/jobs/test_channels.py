@@ -1,7 +1,9 @@
 """Names and units of channels: compared between files, put into one order, and kept in the manifest."""
 
 import io
+import json
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -121,3 +123,12 @@ def test_an_array_of_another_name_is_taken_with_a_remark(tmp_path):
     remarks = [made.load(Source(f"{name}.npz")).remarks for name in "abc"]
     assert [len(each) for each in remarks] == [0, 1, 0]
     assert "another name than that of the first file" in remarks[1][0]
+
+
+def test_a_unit_that_is_not_utf_8_is_kept_in_a_form_that_the_manifest_can_state(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = SIGNAL
+        file["x"].attrs["units"] = b"\xb0C"  # degrees in Latin-1
+    made = SensorFlags(input=(f"{tmp_path}/*",), label="none").make_job((), "", 1 << 20)
+    assert json.dumps(made.facts, ensure_ascii=False).encode()
+    assert "C" in str(made.facts["channel_units"])

@@ -397,6 +397,16 @@ def test_remarks_are_stated_only_if_there_are_some():
             Manifest.from_json(broken)
 
 
+def test_remarks_are_in_utf_8_and_short_however_often_they_are_merged():
+    once, twice = Remarks(), Remarks()
+    once.add("\udcff" * 300, "\ud800")
+    twice.merge(once)
+    twice.merge(once)
+    ((text, (count, key)),) = twice.items()
+    assert (len(text), text[:7], count, key) == (300, r"\udcff"[:6] + "\\", 2, r"\ud800")
+    assert Remarks.from_json(json.loads(json.dumps(twice.to_json()).encode())) == twice
+
+
 def test_the_counts_of_remarks_do_not_depend_on_their_order():
     rng = np.random.default_rng(7)
     added = [(f"remark {n}", f"key {rng.integers(9)}") for n in rng.integers(0, 90, 4000)]
