@@ -242,7 +242,7 @@ _EARLY_SECONDS = 0.5
 
 @contextlib.contextmanager
 def early(phase: str, counted: bool = True) -> Iterator[None]:
-    """Says once that a phase before the display of a job goes on, if it takes long; and times it, if it is `counted`."""
+    """Announces an early phase once if it takes long, before a job has a display; times it if it is `counted`."""
     if _display or _reported:
         yield
         return

@@ -11,7 +11,7 @@ from typing import TextIO, cast
 # The characters between columns, the most usual first.
 DELIMITERS = {"csv": ",;\t|", "tsv": "\t"}
 
-# The lines above a table are looked for in so many bytes.
+# The first bytes of a file, in which lines above the table are recognised.
 HEAD_BYTES = 1 << 16
 
 BROKEN_QUOTES = (
@@ -59,7 +59,7 @@ def split_rows(text: TextIO, delimiter: str, limit: int) -> Iterator[list[str] |
     Raises:
         csv.Error: A row is longer, or the table ends within quotes.
     """
-    room = limit  # What is left for the current row.
+    room = limit  # Characters that the current row may still have.
 
     def lines() -> Iterator[str]:
         nonlocal room

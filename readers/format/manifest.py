@@ -135,7 +135,7 @@ class Manifest:
         return self._of_channels(UNITS)
 
     def meaning(self, feature: str) -> dict[str, Any]:
-        """What the manifest says of the numbers of a feature."""
+        """The meaning of the numbers of a feature: names of classes, channels and units."""
         name, spec, options = self.name_of_job(feature), self.schema[feature], self.options
         tokens = [options.get("tokens"), *(file.crc32c for file in self.files.values())]
         facts = {

@@ -75,7 +75,7 @@ class Plan:
         mixed: The number of records and the weight of each dataset in a mixture; empty for a single dataset.
         sizes: The sizes in all splits of features of unknown shape, if the manifest has them.
         work: The work on each record after it is read; None if there is none.
-        meanings: What the manifest says of the numbers of each feature, such as the names of its channels.
+        meanings: The meaning of the numbers of each feature according to the manifest, such as names of channels.
         decoders: The decoders that keep some of these channels.
     """
 

@@ -85,7 +85,7 @@ class ImageAnnotations:
         unannotated: The treatment of images without an annotation.
         box_order: The order of the corners of boxes, and of the axes of keypoints.
         in_pixels: Whether corners are in pixels of images whose size is not stated.
-        yolo_lines: What the lines of more than five values in YOLO files are.
+        yolo_lines: The meaning of lines with more than five values in YOLO files.
         box_unit: The unit of corners in a table.
     """
 

@@ -72,7 +72,7 @@ class CocoAnnotations:
         all_captions: The captions of all images.
         unsized: The unit of corners, "fractions" or "pixels", in a table whose sizes do not matter.
         kind: The kind of file, for errors.
-        remark: What the unit was taken for; empty if it is stated.
+        remark: A remark about the unit that was assumed; empty if the file states it.
     """
 
     category_names: tuple[str, ...]

@@ -97,7 +97,7 @@ def _voc_object(number: int, object_: ElementTree.Element) -> tuple[str, list[fl
 
 
 def yolo_lines_of(files: Iterable[bytes]) -> YoloLines:
-    """What the lines of more than five values in YOLO files are.
+    """The meaning of lines with more than five values in YOLO files.
 
     They are poses if all have the same number of values, and the first four are a box in the image that holds the
     rest: keypoints x and y, zeros for those that are not labelled, perhaps with a visibility of 0, 1 or 2.

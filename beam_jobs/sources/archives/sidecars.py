@@ -85,7 +85,7 @@ class Samples:
         return self._active and bool(_kind(name) or _COMPANION.fullmatch(name))
 
     def role(self, name: str) -> Literal["record", "sidecar", "lone", "companion"]:
-        """What a member is, given all; lone if it is a sidecar of no other member.
+        """The role of a member among all members: `lone` if it is the sidecar of none.
 
         A `run.acc.txt` is a record unless there is another member `run.acc.*`.
         """

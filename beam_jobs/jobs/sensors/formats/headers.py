@@ -24,7 +24,7 @@ def has_names(top: Sequence[Sequence[str]], mode: Header) -> tuple[bool, str]:
     """Whether the first row names the columns, and a remark if some names are numbers.
 
     It does if it has text above a number or a date, or no numbers and dates; or if its numbers count up,
-    as pandas writes them (0, 1, 2), or are years above fractions, and no column goes on from it in equal steps.
+    as pandas writes them (0, 1, 2), or are years above fractions, unless they begin a column of equal steps.
 
     Args:
         top: The first rows, with points for decimal commas.

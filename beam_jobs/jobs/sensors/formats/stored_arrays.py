@@ -24,7 +24,7 @@ class StoredArray(NamedTuple):
     """An array of a file, before it is read.
 
     Attributes:
-        kind: What it holds: `NUMBERS`, or what records do not hold, such as "text".
+        kind: `NUMBERS`, or the kind of values that records cannot hold, such as "text".
         shape: Its shape.
         nbytes: The bytes that it takes once it is read.
         read: Reads it.
