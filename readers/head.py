@@ -13,7 +13,7 @@ from readers.batches.read_sizes import records_together
 from readers.describe import named
 from readers.format.dtypes import dtype_name
 from readers.format.encodings.spec import format_shape
-from readers.format.manifest import Manifest
+from readers.format.manifest import Manifest, open_generation
 from readers.shards.records import Records
 from readers.shards.resolving.datasets import dataset_plan
 
@@ -44,8 +44,8 @@ def first_records_as_json(directory: str, split: str | None, count: int) -> Iter
 def _records(directory: str, split: str | None, count: int) -> tuple[Records, Manifest]:
     if count < 1:
         raise ValueError(f"-n {count}: expected a number of at least 1")
-    manifest = Manifest.read(directory)
-    return Records(dataset_plan(directory, manifest, split)), manifest
+    generation = open_generation(directory)
+    return Records(dataset_plan(generation, split)), generation.manifest
 
 
 def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:

@@ -10,9 +10,11 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
-from readers.format.manifest import DatasetError, Manifest, join
+from readers.files.of_path import read_file
+from readers.format.lookup.rows import SeenRows, joined_rows, unpack_rows
+from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
-from readers.format.splits import Shard
+from readers.format.splits import Shard, Split
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
@@ -30,13 +32,13 @@ def default_split(names: Sequence[str]) -> str:
 
 
 def dataset_plan(
-    directory: str,
-    manifest: Manifest,
+    generation: Generation,
     split: str | None,
     schema: Schema | None = None,
     accept_cut: bool = False,
 ) -> Plan:
-    """Makes the plan for a split of a dataset whose manifest has been read; arguments as for `resolve`."""
+    """Makes the plan for a split of a generation of a dataset; other arguments as for `resolve`."""
+    directory, manifest, sha256 = generation
     text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
     chosen = parse_split(text, counts)
@@ -49,11 +51,15 @@ def dataset_plan(
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store, sizes cost requests, so they are checked later.
-    runs = [
-        (of_split[name][number], skip, take)
-        for name, start, stop in chosen
-        for number, skip, take in shard_ranges([s.records for s in of_split[name]], start, stop)
-    ]
+    runs, several = list[tuple[Shard, int, int]](), list[tuple[int, SeenRows | None]]()
+    for name, start, stop in chosen:
+        seen = seen_rows(directory, manifest.splits[name])
+        first, last, rows = seen.cut(start, stop) if seen is not None else (start, stop, None)
+        counts_of_shards = [shard.records for shard in of_split[name]]
+        ranges = shard_ranges(counts_of_shards, first, last)
+        runs += [(of_split[name][number], skip, take) for number, skip, take in ranges]
+        several.append((last - first, rows))
+    rows = joined_rows(several)
     parts = map_in_threads(part, runs, on_disk) if on_disk else map(part, runs)
     shards = [shard for shards in of_split.values() for shard in shards]
     records = sum(shard.records for shard in shards)
@@ -63,10 +69,33 @@ def dataset_plan(
         parts=tuple(parts),
         records=sum(stop - start for _, start, stop in chosen),
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
-        fingerprint=(*((s.records, s.crc32c) for s in shards), *chosen),
+        fingerprint=(
+            *((s.records, s.crc32c) for s in shards),
+            *chosen,
+            *([rows.digest()] if rows is not None else []),
+        ),
         sizes=sizes_of(manifest),
         meanings={name: manifest.meaning(name) for name in manifest.schema},
+        rows=rows,
+        generations=(sha256,),
     )
+
+
+def seen_rows(directory: str, split: Split) -> SeenRows | None:
+    """The rows of a split that readers see; None for all. DatasetError if their file is damaged or missing."""
+    listed = split.gone or split.rows
+    if listed is None:
+        return None
+    path = join(directory, listed.path)
+    try:
+        rows = unpack_rows(read_file(path), listed, split.stored)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path}: the manifest lists these rows, but they are missing"
+        ) from None
+    except ValueError as error:
+        raise DatasetError(f"{path}: {error}; copy it again from where it was written") from None
+    return SeenRows(split.stored, rows, split.gone is not None)
 
 
 def whole_shard(directory: str, shard: Shard) -> Part:
