@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import math
 import re
 from bisect import bisect_right
@@ -18,6 +17,7 @@ import numpy as np
 from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.source import COLUMN
+from readers.format.lookup.keys import ORDER, hash64, hashes64
 from readers.format.splits import check_split_name
 
 MAX_SPLITS = 256  # one byte per record
@@ -149,34 +149,6 @@ class Splits:
             ) from None
 
 
-def hash64(seed: int, purpose: bytes, text: str) -> int:
-    """A uniform 64-bit hash, the same on every machine: BLAKE2b keyed with the seed.
-
-    Hashes for different purposes, of at most 16 bytes, are independent.
-    """
-    state = _keyed(seed, purpose).copy()
-    state.update(text.encode("utf-8", "surrogateescape"))
-    return int.from_bytes(state.digest(), "little")
-
-
-def hashes64(seed: int, purpose: bytes, texts: Iterable[bytes]) -> np.ndarray:
-    """The `hash64` of many texts, given as UTF-8: uint64 [n], in half the time."""
-    keyed = _keyed(seed, purpose)
-    digests = []
-    for text in texts:
-        state = keyed.copy()
-        state.update(text)
-        digests.append(state.digest())
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64, copy=False)
-
-
-@functools.lru_cache(maxsize=64)
-def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
-    # Mixing in the seed takes half the time of hashing a key, so it is done once.
-    key = seed.to_bytes(8, "little", signed=True)
-    return hashlib.blake2b(digest_size=8, key=key, person=purpose)
-
-
 @dataclass(frozen=True)
 class Groups:
     """The rule for a record's group; by default each record is its own group.
@@ -279,7 +251,7 @@ class Placement:
 
     def order(self, key: str) -> int:
         """The 64-bit place of a record in the global order."""
-        return hash64(self.seed, b"order", key)
+        return hash64(self.seed, ORDER, key)
 
     def split(self, group: str) -> int:
         """The index of the split of a group of records."""
@@ -304,7 +276,7 @@ class Placement:
 
     def orders(self, keys: Iterable[bytes]) -> np.ndarray:
         """The `order` of many keys in UTF-8, uint64 [n]."""
-        return hashes64(self.seed, b"order", keys)
+        return hashes64(self.seed, ORDER, keys)
 
     def splits_of(self, groups: Sequence[bytes]) -> np.ndarray:
         """The `split` of many groups, uint8 [n]."""

@@ -13,7 +13,9 @@ import numpy as np
 
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import RecordWork
+from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.rows import SeenRows
+from readers.format.manifest import INDEX_SUFFIX
 from readers.format.schema import Feature, Schema
 from readers.order.mixture import Mix
 from readers.order.split import shard_ranges
@@ -57,6 +59,13 @@ class Part:
     version: tuple[int, int] | None = None
     index_bytes: int = 0
     index_crc32c: int | None = None
+
+    @property
+    def index(self) -> IndexFile:
+        """The index of the file."""
+        size = None if self.total is None else self.index_bytes
+        path = self.path + INDEX_SUFFIX
+        return IndexFile(path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:
         """All records of the file."""

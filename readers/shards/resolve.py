@@ -20,7 +20,7 @@ from readers.shards.features import common_sizes
 from readers.shards.plan import ColumnNames, Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
 from readers.shards.resolving.files import files_plan, found_files, is_glob
-from readers.shards.resolving.subsets import subset
+from readers.shards.resolving.subsets import ReadSections, section_reader, subset
 from readers.shards.rows import Rows
 
 
@@ -61,25 +61,25 @@ class _Resolver:
     ) -> None:
         self._split, self._schema, self._columns = split, schema, columns
         self._accept_cut, self._pinned = accept_cut, pinned
-        self._known = dict[str, Plan]()
+        self._known = dict[str, tuple[Plan, ReadSections]]()
 
     def plan(self, path: Paths) -> Plan:
         """The plan for a path of any kind."""
         if isinstance(path, Mix):
             return self._mixed(path)
         if isinstance(path, Rows):
-            plan = self._of_one(path_text(path.path))
-            return subset(plan, path)
+            plan, read = self._of_one(path_text(path.path))
+            return _with_columns(subset(plan, path, read), self._columns)
         names = _names(path)
         if isinstance(path, (str, os.PathLike)):
-            return self._of_one(path_text(path))
+            return _with_columns(self._of_one(path_text(path))[0], self._columns)
         texts = [name for name in names if isinstance(name, str)]
         if texts == names and self._schema is not None and not _has_manifest(texts[0]):
             return _with_columns(files_plan(texts, self._split, self._schema), self._columns)
         return _joined(names, [self.plan(name) for name in names])
 
-    def _of_one(self, name: str) -> Plan:
-        """The plan for a directory or a pattern, made once: a mixture may have thousands of subsets."""
+    def _of_one(self, name: str) -> tuple[Plan, ReadSections]:
+        """The plan for all features of a directory or a pattern, made once: a mixture may have thousands of subsets."""
         if name not in self._known:
             if self._schema is not None and not _has_manifest(name):
                 plan = files_plan(found_files(name), self._split, self._schema)
@@ -88,7 +88,7 @@ class _Resolver:
             else:
                 generation = open_generation(name, self._pinned)
                 plan = dataset_plan(generation, self._split, self._schema, self._accept_cut)
-            self._known[name] = _with_columns(plan, self._columns)
+            self._known[name] = plan, section_reader(plan)
         return self._known[name]
 
     def _mixed(self, mix: Mix) -> Plan:

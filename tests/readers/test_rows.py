@@ -251,3 +251,37 @@ def test_a_base_outside_of_the_parent_folder_has_to_be_allowed(tmp_path, monkeyp
         if base == str(source):
             monkeypatch.setenv("BEAM_SHARDS_BASES", f"/none,{tmp_path}/deep")
             assert len(readers.RecordSource(other, "train")) == 21
+
+
+@given(GONE, st.sampled_from(["train", "train[3:]", "val+train"]), st.integers(0, 20))
+@settings(max_examples=20, deadline=None)
+def test_a_condition_chooses_what_python_chooses(gone, split, limit):
+    with tempfile.TemporaryDirectory() as folder:
+        directory = list_rows(write(Path(folder, "d")), "gone", gone)
+        where = f"label < {limit} and len(signal) % 3 != 1 or label in [2, 15]"
+        every = readers.RecordSource(directory, split)
+        expected = [
+            int(record["label"])
+            for record in every
+            if eval(where, {"label": int(record["label"]), "signal": record["signal"]})
+        ]
+        # The features of the condition need not be read.
+        some = readers.RecordSource(readers.Rows(directory, where=where), split, ["signal"])
+        assert len(some) == len(expected)
+        some = readers.RecordSource(readers.Rows(directory, where=where), split)
+        assert [int(record["label"]) for record in some] == expected
+
+
+def test_each_class_has_its_exact_share_of_a_mixture(tmp_path):
+    labels = np.random.default_rng(3).zipf(1.3, 400) % 40
+    records = [
+        {**record, "label": int(label)}
+        for record, label in zip(signals([1] * 400), labels, strict=True)
+    ]
+    write_dataset(tmp_path, SIGNALS, {"train": [records[:150], records[150:]]})
+    classes = np.unique(labels).tolist()
+    mix = readers.Mix({readers.Rows(tmp_path, where=f"label == {c}"): 1 for c in classes})
+    batches = readers.as_numpy(mix, 64, columns=["label"], shuffle=True, repeat=None)
+    seen = np.concatenate([next(batches)["label"] for _ in range(50)])
+    counts = np.bincount(seen, minlength=max(classes) + 1)[classes]
+    assert counts.tolist() == pytest.approx([len(seen) / len(classes)] * len(classes), abs=4)

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
+from readers.format.lookup.sections import sections_of
+from readers.format.lookup.where import Where
 from readers.shards.plan import Plan
 from readers.shards.rows import Rows
 
+# Names of sections -> the arrays of each part of a plan, for all records of its file.
+ReadSections = Callable[[tuple[str, ...]], Sequence[dict[str, np.ndarray]]]
 
-def subset(plan: Plan, rows: Rows) -> Plan:
+
+def subset(plan: Plan, rows: Rows, read: ReadSections) -> Plan:
     """The plan for some records of another plan, in its order; ValueError if `rows` does not suit it."""
-    numbers = _numbers(rows, plan)
-    return plan.of(numbers)
+    if rows.where is None:
+        return plan.of(_numbers(rows, plan))
+    classes = {name: meaning.get("classes", ()) for name, meaning in plan.meanings.items()}
+    where = Where(rows.where, plan.stored, classes)
+    fulfilled = [np.empty(0, bool)]
+    for part, columns in zip(plan.parts, read(tuple(where.sections)), strict=True):
+        run = slice(part.skip, part.skip + part.take)
+        fulfilled.append(where({name: column[run] for name, column in columns.items()}))
+    stored = np.flatnonzero(np.concatenate(fulfilled))
+    if plan.rows is None:
+        return plan.of(stored)
+    numbers = plan.rows.numbers_of(stored)
+    return plan.of(numbers[numbers >= 0])
+
+
+def section_reader(plan: Plan) -> ReadSections:
+    """Reads sections of the indexes of a plan; the arrays are in maps of these files."""
+    indexes = [part.index for part in plan.parts]
+    known = dict[tuple[str, ...], Sequence[dict[str, np.ndarray]]]()
+
+    def read(names: tuple[str, ...]) -> Sequence[dict[str, np.ndarray]]:
+        if names not in known:
+            known[names] = [*sections_of(indexes, names)]
+        return known[names]
+
+    return read
 
 
 def _numbers(given: Rows, plan: Plan) -> np.ndarray:
