@@ -24,7 +24,7 @@ FLOORS = {
 }
 # The packages that beam_jobs may import from readers.
 SHARED = "readers/format", "readers/files"
-WITHOUT_BEAM = ["sources", "records", "plan", "jobs"]
+WITHOUT_BEAM = ["sources", "records", "plan", "dataset", "jobs"]
 
 
 def floor(path: str) -> tuple[int, str]:
