@@ -29,7 +29,7 @@ from beam_jobs.dataset.output import (
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.packages import check_crc32c
-from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.shards import Planned, PlanShards
 from beam_jobs.pipeline.steps import STATISTICS, allow_notebooks, at_end_of_bundle
 from beam_jobs.pipeline.write_runs import WriteRuns
