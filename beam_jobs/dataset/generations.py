@@ -14,8 +14,6 @@ import uuid
 from dataclasses import replace
 from typing import NamedTuple
 
-from apache_beam.io.filesystem import BeamIOError
-
 from beam_jobs.dataset.lease import is_busy, is_lease
 from beam_jobs.dataset.output import STAGING, Output, not_writable
 from beam_jobs.dataset.resume import DONE
@@ -84,14 +82,14 @@ def state_of(directory: str) -> State:
         start = len(join(directory, ""))
         sizes = {file.path[start:]: file.size for file in list_files(directory)}
         state = State(sizes)
-    except (BeamIOError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
     for number in state.generations:  # There are two until the older one is deleted.
         path = join(directory, generation_file(number))
         try:
             content = read_bytes(path)
             manifest = Manifest.from_bytes(content)
-        except (BeamIOError, ValueError, OSError, RecursionError) as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise UsageError(f"--output: {path}: {error}; name another directory") from None
         state = State(sizes, content, manifest, state.named.union(map(folder_of, manifest.paths)))
     # Files in a folder without a note come from an attempt that was too late, or from somebody else: keep them.

@@ -16,14 +16,13 @@ from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.reconcile import reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
-from beam_jobs.pipeline import commit
-from beam_jobs.pipeline.commit import _commit
-from beam_jobs.pipeline.write_shards import _named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import SplitStatistics, Statistics
+from beam_jobs.writing import commit
+from beam_jobs.writing.arguments import named_as_arguments
 from readers.format.manifest import File, Manifest
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import frame
@@ -148,7 +147,7 @@ def test_the_next_run_keeps_the_shards_of_one_that_failed_and_overwriting_makes_
 
 def test_options_of_beam_keep_their_names():
     pattern = "^directory x: give --s3_access_key_id or seed$"
-    with pytest.raises(UsageError, match=pattern), _named_as_arguments():
+    with pytest.raises(UsageError, match=pattern), named_as_arguments():
         raise UsageError("--output x: give --s3_access_key_id or --seed")
 
 
@@ -289,8 +288,8 @@ def statistics_of(count):
 def commit_of(output, results, changed, count, vocabulary=()):
     """The commit of a job without class names."""
     statistics, summary = statistics_of(count), Summary.empty(1)
-    return _commit(
-        output, PLAN.pack(), results, changed, statistics, summary, {}, SCHEMA, vocabulary, ""
+    return commit.commit_dataset(
+        output, summary, PLAN.pack(), results, changed, statistics, {}, SCHEMA, vocabulary
     )
 
 

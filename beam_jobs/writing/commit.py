@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import apache_beam as beam
 import google_crc32c
-from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsList
 
 from beam_jobs import progress
 from beam_jobs.dataset.generations import commit, state_of
@@ -17,12 +14,9 @@ from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import unwritable
-from beam_jobs.dataset.topup import Change, apply_change, plan_changes
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
 from beam_jobs.packages import versions
-from beam_jobs.pipeline.planning.shards import Planned
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
@@ -32,9 +26,6 @@ from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manif
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import Split
-
-# The name of the counter of the bytes of all inputs, if each record is a file.
-INPUT_BYTES = "input_bytes"
 
 
 def _manifest_of(
@@ -101,21 +92,36 @@ def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]
     return {**files, TOKENIZER: tokenizer.encode()} if tokenizer else files
 
 
-def _commit(
+def commit_dataset(
     output: Output,
+    summary: Summary,
     plan: bytes,
     results: list[ShardResult],
     changed: list[ShardResult],
     merged: SplitStatistics,
-    summary: Summary,
     class_names: Names,
     schema: Schema,
-    vocabulary: tuple[bytes, ...],
-    tokenizer: str,
+    vocabulary: tuple[bytes, ...] = (),
+    tokenizer: str = "",
 ) -> Manifest:
-    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
+    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest.
+
+    Args:
+        output: The dataset.
+        summary: The summary of all records.
+        plan: The packed plan of all shards.
+        results: The result of every shard.
+        changed: The new results of shards that the top-up has changed.
+        merged: The statistics of all records.
+        class_names: Names of classes by feature.
+        schema: The features of every record.
+        vocabulary: All words by id; empty if the job counts none.
+        tokenizer: The text of the tokenizer file; empty if the job has none.
+
+    Raises:
+        DataError: Something was lost, or cannot be written.
+    """
     progress.begin("checking")
-    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
     names = output.placement.splits.names
     statistics = merged.by_split(schema)
     counted = {split: values.records for split, values in statistics.items()}
@@ -137,70 +143,3 @@ def _commit(
         check_files(output.directory, chain.from_iterable(splits), state.sizes)
         commit(output, manifest, state)
     return manifest
-
-
-class CommitDataset(beam.PTransform):
-    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
-
-    Args:
-        output: The dataset.
-        planned: The results of the planning half.
-    """
-
-    def __init__(self, output: Output, planned: Planned) -> None:
-        super().__init__()
-        self._output, self._planned = output, planned
-
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        results, statistics = inputs
-        planned = self._planned
-        merged = (
-            statistics
-            | "BySplit" >> beam.MapTuple(SplitStatistics.of)
-            | "MergeStatistics" >> MergeInPieces(SplitStatistics)
-        )
-        return once(
-            results.pipeline,
-            "Commit",
-            _commit,
-            self._output,
-            AsWhole(planned.shards.plan),
-            AsList(results),
-            AsList(top_up(results, self._output)),
-            AsMerged(merged, SplitStatistics),
-            planned.shards.summary,
-            planned.names,
-            planned.schema,
-            planned.vocabulary,
-            planned.tokenizer,
-        )
-
-
-def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
-    for change in plan_changes(results):
-        Metrics.counter("shards", "records_moved").inc(change.incoming)
-        yield change
-
-
-def _apply(change: Change, output: Output) -> ShardResult:
-    with unwritable(output.directory, change.shard.path):
-        return apply_change(output, change)
-
-
-def top_up(results: beam.PCollection, output: Output) -> beam.PCollection:
-    """Moves records from full shards to those that are short.
-
-    Args:
-        results: The `ShardResult` of every shard.
-        output: The dataset.
-
-    Returns:
-        PCollection of the new results of shards that changed.
-    """
-    return (
-        results.pipeline
-        | "AllWritten" >> beam.Create([None])
-        | "PlanMoves" >> beam.FlatMap(_changes, AsList(results))
-        | "SpreadChanges" >> beam.Reshuffle()
-        | "Move" >> beam.Map(_apply, output)
-    )
