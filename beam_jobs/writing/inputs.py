@@ -56,12 +56,12 @@ class InputEncoder:
         """Encodes the records of all inputs, or takes them from the runs of an earlier call.
 
         Raises:
-            UsageError: The function or an input cannot be sent to another process.
+            UsageError: An input cannot be pickled.
             DataError: An input fails and may not be rejected, or a process was killed.
         """
         work: Callable[..., Encoded] = self._work
         if pool.processes > 1:
-            work = partial(call_pickled, _pickled(work, "without processes=1, the function"))
+            work = partial(call_pickled, pickle.dumps(work))
         every = Encoded.nothing(self.output)
         for encoded in pool.map(work, _tasks(inputs)):
             every.merge(encoded)
@@ -125,7 +125,10 @@ def _tasks(inputs: Sequence[Any]) -> Iterator[tuple[str, int, list[bytes]]]:
     for first in range(0, len(inputs), max(size, 1)):
         digest, task = hashlib.blake2b(str(first).encode(), digest_size=16), []
         for value in inputs[first : first + size]:
-            task.append(_pickled(value, f"input {value!r:.80}"))
+            try:
+                task.append(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+            except Exception as error:  # Pickling raises nearly everything.
+                raise UsageError(f"input {value!r:.80} cannot be pickled: {error}") from None
             digest.update(task[-1])
             if isinstance(value, str | os.PathLike):
                 with contextlib.suppress(OSError, ValueError):
@@ -143,13 +146,6 @@ def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
         raise RejectError("the function returned None, expected a record or an iterable of records")
     else:
         yield from ((f"#{n}", row) for n, row in enumerate(rows_of(result)))
-
-
-def _pickled(value: Any, what: str) -> bytes:
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # Pickling raises nearly everything.
-        raise UsageError(f"{what} cannot be sent to another process: {error}") from None
 
 
 def identity_of(output: Output, *rules: Rule | None) -> str:

@@ -72,8 +72,9 @@ def write(
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
         options: Anything else to record in the manifest, as JSON values.
-        processes: How many call the function and write shards; by default one for each processor with a function,
-            else 1. With more than 1, a program must begin its work below `if __name__ == "__main__":`.
+        processes: How many call the function and write shards; by default one for each processor with a function
+            that a file defines, else 1. With more, a program must begin its work below
+            `if __name__ == "__main__":`.
 
     The feature of `key` or `group_by` need not be in the schema. All files have the same bytes as those of
     `WriteShards` with the same records and arguments.
@@ -103,7 +104,11 @@ def write(
         names = {LABEL: checked_names(label_names)}
         identity = identity_of(output, records, key, group_by) if inputs is not None else ""
         output = replace(output, run=identity or output.run)
-        count = processes or (1 if inputs is None else processors())
+        count = processes or (processors() if identity else 1)
+        if inputs is not None and count > 1 and not identity:
+            raise UsageError(
+                "processes: the function must be one of a module, or of a program in a file"
+            )
         with (
             leased(output, "beam_jobs.write", keeps=bool(identity)),
             contextlib.closing(Pool(count, _PRELOAD)) as pool,

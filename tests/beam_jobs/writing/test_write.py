@@ -244,10 +244,10 @@ def test_too_many_rejects_fail(tmp_path):
         ({"records": {"a b": []}}, "splits names: "),
         ({"splits": {"train": 0.5}}, "splits train=0.5: the shares add up to 0.5, not 1"),
         ({"max_rejects": "few"}, "max_rejects few: expected a number"),
-        ({"records": record, "inputs": [lambda: 1]}, "input <function.* cannot be sent to another"),
+        ({"records": record, "inputs": [lambda: 1]}, "input <function.* cannot be pickled"),
         (
             {"records": lambda n: record(n), "inputs": [1], "processes": 2},
-            "without processes=1, the function cannot be sent to another process",
+            "processes: the function must be one of a module",
         ),
     ],
 )
