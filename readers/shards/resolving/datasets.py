@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +11,15 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
+<<<<<<< HEAD
 from readers.format.lookup.rows import SeenRows, joined_rows
 from readers.format.lookup.seen import seen_rows
+=======
+from readers.files.of_path import read_file
+from readers.format.features import Features
+from readers.format.lookup.keys import order_seed
+from readers.format.lookup.rows import SeenRows, joined_rows, unpack_rows
+>>>>>>> lookup
 from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
@@ -19,7 +27,7 @@ from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
 from readers.shards.opened.local_shard import version_of
-from readers.shards.plan import Part, Plan
+from readers.shards.plan import Keys, Part, Plan
 
 
 def default_split(names: Sequence[str]) -> str:
@@ -43,11 +51,11 @@ def dataset_plan(
     counts = {name: split.records for name, split in manifest.splits.items()}
     chosen = parse_split(text, counts)
     of_split = {name: manifest.splits[name].shards for name, _, _ in chosen}
-    on_disk = is_local(directory)
+    on_disk, keys = is_local(directory), _keys(generation)
 
     def part(run: tuple[Shard, int, int]) -> Part:
         shard, skip, take = run
-        found = replace(whole_shard(directory, shard), skip=skip, take=take)
+        found = replace(whole_shard(directory, shard), skip=skip, take=take, keys=keys)
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store, sizes cost requests, so they are checked later.
@@ -81,6 +89,16 @@ def dataset_plan(
     )
 
 
+def _keys(generation: Generation) -> Keys | None:
+    """What orders the records of a generation; None if they have no keys, or keep those of another dataset."""
+    manifest = generation.manifest
+    name = Features.of(manifest).named("key")
+    with contextlib.suppress(DatasetError):
+        if name:
+            return Keys(generation.sha256, name, manifest.schema[name], order_seed(manifest))
+    return None
+
+
 def whole_shard(directory: str, shard: Shard) -> Part:
     """All records of a shard, without any checks."""
     return Part(
@@ -92,6 +110,7 @@ def whole_shard(directory: str, shard: Shard) -> Part:
         crc32c=shard.crc32c,
         index_bytes=shard.index_bytes,
         index_crc32c=shard.index_crc32c,
+        smallest_hash=shard.smallest_hash,
     )
 
 
