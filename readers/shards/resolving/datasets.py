@@ -11,15 +11,10 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
-<<<<<<< HEAD
-from readers.format.lookup.rows import SeenRows, joined_rows
-from readers.format.lookup.seen import seen_rows
-=======
-from readers.files.of_path import read_file
 from readers.format.features import Features
 from readers.format.lookup.keys import order_seed
-from readers.format.lookup.rows import SeenRows, joined_rows, unpack_rows
->>>>>>> lookup
+from readers.format.lookup.rows import SeenRows, joined_rows
+from readers.format.lookup.seen import seen_rows
 from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
