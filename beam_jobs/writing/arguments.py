@@ -56,6 +56,9 @@ def output_of(
     """The dataset that arguments describe; UsageError if one of them is wrong."""
     splits = splits or {"train": 1}
     _check(schema, splits, options)
+    stated = dict(options or {})
+    if seed or "seed" in stated:
+        stated["seed"] = seed  # Readers look keys up with it.
     with named_as_arguments():
         check_seed(seed)
         shares = Splits.parse(",".join(f"{name}={share}" for name, share in splits.items()))
@@ -66,7 +69,7 @@ def output_of(
             num_shards=parse_num_shards(num_shards, shares.names),
             shard_size=parse_size(str(shard_size)),
             overwrite=overwrite,
-            options=dict(options or {}),
+            options=stated,
         )
 
 
