@@ -199,6 +199,9 @@ def output_of(
     """
     splits = splits or {"train": 1}
     _check(schema, splits, options)
+    stated = dict(options or {})
+    if seed or "seed" in stated:
+        stated["seed"] = seed  # Readers look keys up with it.
     with named_as_arguments():
         check_seed(seed)
         if isinstance(splits, tuple):
@@ -213,7 +216,7 @@ def output_of(
             shard_size=parse_size(str(shard_size)),
             overwrite=overwrite,
             max_rejects=MaxRejects.parse(str(max_rejects)),
-            options=dict(options or {}),
+            options=stated,
         )
 
 

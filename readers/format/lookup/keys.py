@@ -85,6 +85,8 @@ def matches(
         key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in keys
     )
     wanted = np.unique((hashes64(seed, ORDER, octets) >> np.uint64(32)).astype(np.uint32))
+    if not len(wanted):
+        return
     low = np.array(smallest, np.uint32)
     # The shards of each generation are in the order of their hashes.
     following = np.append(low[1:], np.uint32(0))[: len(low)]
@@ -93,6 +95,8 @@ def matches(
     for numbers in (np.flatnonzero(is_likely).tolist(), np.flatnonzero(~is_likely).tolist()):
         read = sections_of([indexes[n] for n in numbers], [HASH])
         for number, columns in zip(numbers, read, strict=True):
-            rows = np.flatnonzero(np.isin(columns[HASH], wanted))
+            # In a tenth of the time of `np.isin`, which sorts them all again.
+            places = wanted.searchsorted(columns[HASH])
+            rows = np.flatnonzero(wanted.take(places, mode="clip") == columns[HASH])
             if len(rows):
                 yield number, rows
