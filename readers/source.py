@@ -159,7 +159,7 @@ class RecordSource:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         nbytes = _LOCAL_BYTES if self._records.shards.is_local else _FETCHED_BYTES
-        size = max(1, int(nbytes / (self._records.plan.record_bytes or 1)))
+        size = max(1, int(nbytes / self._records.plan.unpacked_bytes))
         for first in range(0, len(self), size):
             numbers = range(first, min(first + size, len(self)))
             try:

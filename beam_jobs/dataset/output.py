@@ -87,6 +87,11 @@ class Output:
         """The folder of this run's unfinished files."""
         return join(self.directory, f"{STAGING}/{self.run}")
 
+    def versions(self, *more: str) -> dict[str, str]:
+        """The versions of Python and of packages that affect the bytes of the dataset; `more` are others that do."""
+        is_packed = any(feature.codec.is_packed for feature in self.schema.values())
+        return versions(*(["zlib"] if is_packed else []), *more)
+
     def job(self, summary: Summary) -> str:
         """A digest of the options and the inputs, but not of their places, in 16 hex digits."""
         options = {name: value for name, value in self.options.items() if name not in _PLACES}
@@ -103,7 +108,7 @@ class Output:
 
     def folder(self, summary: Summary) -> str:
         """The name of the folder of this job's files, the same on every machine: 8 hex digits."""
-        return _digest([self.job(summary), self.parent, versions()], 4)
+        return _digest([self.job(summary), self.parent, self.versions()], 4)
 
 
 def _digest(value: Any, size: int) -> str:

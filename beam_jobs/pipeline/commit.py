@@ -20,7 +20,6 @@ from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.dataset.topup import Change, apply_change, plan_changes
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
-from beam_jobs.packages import versions
 from beam_jobs.pipeline.planning.shards import Planned
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
 from beam_jobs.plan.shards import Plan
@@ -87,7 +86,7 @@ def _manifest_of(
         vocabulary=len(vocabulary),
         tokenizer=Subwords(tokenizer).size if tokenizer else 0,
         options=output.options,
-        versions=versions(*(["tokenizers"] if tokenizer else [])),
+        versions=output.versions(*(["tokenizers"] if tokenizer else [])),
         files=dict(files),
         rejects=tuple(result.rejects for results in splits for result in results if result.rejects),
         generation=output.generation,

@@ -30,7 +30,7 @@ def records_together(plan: Plan) -> int:
     """How many records to read and decode together."""
     has_images = any(feature.is_image for feature in plan.stored.values())
     nbytes = _IMAGE_BYTES if has_images else _CHUNK_BYTES
-    return max(min(CHUNK_RECORDS, int(nbytes / (plan.record_bytes or 1))), 1)
+    return max(min(CHUNK_RECORDS, int(nbytes / plan.unpacked_bytes)), 1)
 
 
 def records_ahead(plan: Plan) -> int:

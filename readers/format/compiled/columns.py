@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from readers.files.processors import processors
 from readers.format.compiled import library
 from readers.format.compiled.fields import Fields, FieldTable, stored_features
 from readers.format.decode.column import Allocator, FeatureColumn, RowFormat, object_array
+from readers.format.decode.packed_columns import packed_column
 from readers.format.decode.records import parse_example
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.values import narrowed
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
 
 # Bytes for each thread: starting one takes 20 us, enough to copy 200 KB.
@@ -42,8 +44,14 @@ class CompiledDecoder:
     def __init__(self, schema: Schema, empty: Allocator = np.empty, checks: bool = True) -> None:
         self._schema, self._empty = schema, empty
         self._work = library.FILL | (library.CHECK if checks else 0)
-        self._stored = stored_features(schema)
-        self.is_able = bool(schema) and self._stored.keys() == schema.keys()
+        self._packed = {name: f for name, f in schema.items() if f.codec.is_packed}
+        self._features = dict(schema)
+        for name, feature in self._packed.items():
+            if feature.needs_companion:
+                sizes = Feature("int64", (len(feature.shape) or 1,), "list")
+                self._features[f"{name}/shape"] = sizes
+        self._stored = stored_features(self._features)
+        self.is_able = bool(schema) and self._stored.keys() >= schema.keys()
         # The fields of the records decoded last, and how features became rows.
         self._last: tuple[FieldTable, Mapping[str, RowFormat]] | None = None
 
@@ -82,11 +90,11 @@ class CompiledDecoder:
             raise library.RefusedRecords(np.arange(len(records)) > 0)
         if refused and last and order == last[0].order:
             raise refused
-        # Values that need conversion are padded after it.
         formats = dict[str, RowFormat]()
         for name, stored in self._stored.items():
-            how = rows.get(name, RowFormat())
-            is_converted = stored.dtype != numpy_dtype(self._schema[name].dtype)
+            # Values that are unpacked or converted are padded after it.
+            how = RowFormat() if name in self._packed else rows.get(name, RowFormat())
+            is_converted = stored.dtype != numpy_dtype(self._features[name].dtype)
             formats[name] = RowFormat(how.limit) if is_converted else how
         table = FieldTable(order, self._stored, formats)
         self._last = table, rows
@@ -125,7 +133,7 @@ class CompiledDecoder:
                 nbytes = int(fields.pieces[name][-1, 1])
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
                 fields.copy_to(name, memory[name])
-            elif self._schema[name].codec.is_text:
+            elif self._features[name].is_text and name not in self._packed:
                 found[name] = self._texts(name, fields, bounds)
             elif data is None:
                 found[name] = self._copied_views(name, fields, bounds)
@@ -137,13 +145,34 @@ class CompiledDecoder:
             name: self._columns_of(name, fields, memory[name], bounds)
             if name in memory
             else [FeatureColumn(objects) for objects in found[name]]
-            for name in self._schema
+            for name in self._features
             if name in table.places
         }
+        for name in self._packed.keys() & columns.keys():
+            self._unpack(name, columns, bounds)
         return [
             {name: batches[number] for name, batches in columns.items()}
             for number in range(len(bounds) - 1)
         ]
+
+    def _unpack(
+        self, name: str, columns: dict[str, list[FeatureColumn]], bounds: Sequence[int]
+    ) -> None:
+        """Replaces the columns of compressed values, and of their shapes, in each batch."""
+        feature, packed = self._schema[name], columns.pop(name)
+        shapes: list[Any] = [None] * len(packed)
+        if feature.needs_companion:
+            if f"{name}/shape" not in columns:  # `Decoder` names the record that lacks it.
+                return
+            shapes = [column.flat() for column in columns.pop(f"{name}/shape")]
+        columns[name] = []
+        for number, (column, sizes) in enumerate(zip(packed, shapes, strict=True)):
+            found, fit = packed_column(feature, column.flat(), sizes, self._empty)
+            if found is None:
+                good = np.ones(bounds[-1], bool)
+                good[bounds[number] : bounds[number + 1]] = fit
+                raise library.RefusedRecords(good)
+            columns[name].append(found)
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """The bytes objects of each batch, object [B], that the kernel is to copy the texts to."""
@@ -164,7 +193,7 @@ class CompiledDecoder:
         self, name: str, fields: Fields, memory: np.ndarray, bounds: Sequence[int]
     ) -> list[FeatureColumn]:
         """The column of each batch."""
-        feature, shapes, pads = self._schema[name], fields.shapes.get(name), fields.pads(name)
+        feature, shapes, pads = self._features[name], fields.shapes.get(name), fields.pads(name)
         stored, dtype = self._stored[name].dtype, numpy_dtype(feature.dtype)
         columns = []
         for (begin, end, length), (start, stop) in zip(

@@ -13,7 +13,7 @@ from readers.format.compiled.library import INTEGERS, SHAPE, SKIPPED, address
 from readers.format.decode.column import RowFormat
 from readers.format.encodings.encoding import Stored
 from readers.format.protobuf.wire import INT64_LIST, varint
-from readers.format.schema import Schema
+from readers.format.schema import Feature
 
 _MOST_DIMS = 8
 
@@ -37,12 +37,14 @@ FIELD = np.dtype(
 )
 
 
-def stored_features(schema: Schema) -> dict[str, Stored]:
+def stored_features(schema: Mapping[str, Feature]) -> dict[str, Stored]:
     """How the features that the kernel can read are stored."""
     found = {}
     for name, feature in schema.items():
-        stored = feature.codec.stored(feature)
-        if stored and len(feature.shape) <= _MOST_DIMS and f"{name}/shape" not in schema:
+        codec = feature.codec
+        stored = codec.stored(feature)
+        is_free = codec.is_packed or f"{name}/shape" not in schema
+        if stored and len(feature.shape) <= _MOST_DIMS and is_free:
             found[name] = stored
     return found
 
