@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import platform
-import zlib
 from typing import Any
 
 from beam_jobs.errors import UsageError
@@ -38,15 +37,12 @@ def versions(*more: str) -> dict[str, str]:
     """Returns the versions of Python and of the installed packages that affect a dataset's bytes.
 
     Args:
-        more: Packages that affect this job only; "zlib" is the library that Python uses.
+        more: Packages that affect this job only.
     """
     from importlib import metadata
 
     found = {"python": platform.python_version()}
     for package in (*_PACKAGES, *more):
-        if package == "zlib":
-            found[package] = zlib.ZLIB_RUNTIME_VERSION
-            continue
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

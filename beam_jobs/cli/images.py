@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
@@ -199,9 +199,8 @@ class ImageFlags(InputFlags):
                 f"--max_pixels {self.max_pixels}: readers decode images of at most {_MAX_READ} pixels; "
                 "use --encoding tensor, or add --image_size"
             )
-        pixels = ("tensor", "raw", "list", "zlib", "zlib_shuffled")
-        of_bytes = [each for each in get_args(ImageEncoding) if each != "zlib_shuffled"]
-        kept = {"uint8": of_bytes, "uint16": (*pixels, "png"), "float32": pixels}
+        wide = ("tensor", "raw", "list", "zlib", "zlib_shuffled")
+        kept = {"uint8": (*wide[:-1], *IMAGE_ENCODINGS), "uint16": (*wide, "png"), "float32": wide}
         if self.image_encoding not in (encodings := kept[self.dtype]):
             given = "--encoding " if self.image_encoding == self.encoding else "--encodings image="
             raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,9 +89,9 @@ class Output:
         return join(self.directory, f"{STAGING}/{self.run}")
 
     def versions(self, *more: str) -> dict[str, str]:
-        """The versions of Python and of packages that affect the bytes of the dataset; `more` are others that do."""
+        """The versions of Python and of packages, of `more` too, that affect the bytes of the dataset."""
         is_packed = any(feature.codec.is_packed for feature in self.schema.values())
-        return versions(*(["zlib"] if is_packed else []), *more)
+        return versions(*more) | ({"zlib": zlib.ZLIB_RUNTIME_VERSION} if is_packed else {})
 
     def job(self, summary: Summary) -> str:
         """A digest of the options and the inputs, but not of their places, in 16 hex digits."""

@@ -16,9 +16,6 @@ from readers.format.splits import shard_name
 
 _CONNECTORS = "tensorflow_datasets.core.features"
 
-# Encodings of numbers that it knows by other names.
-_BYTES = {"raw": "bytes", "zlib": "zlib"}
-
 # The names of splits that its slices can hold, such as train[:10%].
 _SPLIT = re.compile(r"\w*[A-Za-z0-9]\w*", re.ASCII)
 
@@ -52,7 +49,7 @@ def tfds_problem(manifest: Manifest) -> str:
         if feature.step:
             return "it does not read SequenceExamples"
         # The unknown size is computed from the number of values.
-        flat = feature.encoding in ("list", *_BYTES) and feature.shape.count(None) == 1
+        flat = feature.encoding in ("list", "raw", "zlib") and feature.shape.count(None) == 1
         if 0 in feature.shape and flat:
             return "it cannot compute the unknown size of an array with another size of 0"
     for name, split in manifest.splits.items():
@@ -105,12 +102,13 @@ def _feature(feature: Feature, classes: int) -> dict[str, Any]:
     if encoding == "sequence":
         return _tensor((None,), "string")
     # `tf.io.decode_raw` returns no uint32, and two unknown sizes do not follow from the number of values.
-    is_raw = encoding in _BYTES and feature.dtype not in ("uint32", "string") and sizes < 2
-    if encoding != "list" and not is_raw:
+    known = {"list": "none", "raw": "bytes", "zlib": "zlib"}.get(encoding)
+    is_raw = known and feature.dtype not in ("uint32", "string") and sizes < 2
+    if not known or not (is_raw or encoding == "list"):
         return _tensor((), "string")
     # A list with two unknown sizes is read as its flat values.
     shape = (None,) if sizes > 1 else feature.shape
-    return _tensor(shape, feature.dtype, _BYTES.get(encoding, "none"))
+    return _tensor(shape, feature.dtype, known)
 
 
 def _tensor(shape: tuple[int | None, ...], dtype: str, encoding: str = "none") -> dict[str, Any]:

@@ -120,11 +120,6 @@ class Feature(Spec):
         """Whether the feature, or each step of it, is an encoded image."""
         return self.codec.is_image
 
-    @property
-    def is_text(self) -> bool:
-        """Whether the value, or each step of it, is one text in UTF-8."""
-        return self.codec.is_text and self.dtype == "string"
-
     @functools.cached_property
     def is_sequence(self) -> bool:
         """Whether the value in a record is a list of arrays, rather than one array."""

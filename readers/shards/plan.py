@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,6 @@ import google_crc32c
 
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import RecordWork
-from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature, Schema
 from readers.order.mixture import Mix
 from readers.order.split import shard_ranges
@@ -105,20 +103,6 @@ class Plan:
     def stored(self) -> Schema:
         """The features before the work on each record."""
         return self.work.stored if self.work else self.schema
-
-    @property
-    def unpacked_bytes(self) -> float:
-        """About the mean size of a record after its compressed values are unpacked."""
-        stored = size = self.record_bytes or 1
-        for name, feature in self.stored.items():
-            if feature.codec.is_packed:
-                _, largest = self.sizes.get(name, ((), feature.shape))
-                known = [each for each in largest if each is not None]
-                if feature.is_text or len(known) < len(largest):
-                    size += 4 * stored  # As texts usually do.
-                else:
-                    size += math.prod(known) * numpy_dtype(feature.dtype).itemsize
-        return size
 
     def slice(self, start: int, stop: int) -> Plan:
         """The plan for the records from `start` to before `stop`."""

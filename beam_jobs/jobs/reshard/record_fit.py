@@ -166,7 +166,7 @@ class RecordFit:
         shapes = {name + SHAPE for name, feature in schema.items() if feature.has_companion}
         # As `_names_in` numbers them.
         self._names = {1: {*schema} - lists | shapes, 2: lists}
-        looked_at = {n: f for n, f in schema.items() if f.is_text or f.is_image}
+        looked_at = {n: f for n, f in schema.items() if f.codec.is_text or f.is_image}
         self._looked_at = looked_at if learned else {}
 
     def check(
@@ -249,7 +249,7 @@ class RecordFit:
 def value_error(feature: Feature, value: Any) -> str:
     """Why a decoded value is not the text or image of its feature, which decoding does not check; else empty."""
     one = feature.step or feature
-    if one.is_text:
+    if one.codec.is_text:
         texts = [value] if isinstance(value, bytes) else np.ravel(value).tolist()
         return "" if all(map(is_utf8, texts)) else "expected UTF-8, found other bytes"
     for image in (value if feature.step else [value]) if one.is_image else ():

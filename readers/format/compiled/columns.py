@@ -13,13 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from readers.files.processors import processors
+from readers.files.processors import on_all_processors, processors
 from readers.format.compiled import library
 from readers.format.compiled.fields import Fields, FieldTable, stored_features
-from readers.format.decode.column import Allocator, FeatureColumn, RowFormat, object_array
-from readers.format.decode.packed_columns import packed_column
+from readers.format.decode.column import (
+    Allocator,
+    FeatureColumn,
+    RowFormat,
+    column_of,
+    object_array,
+)
 from readers.format.decode.records import parse_example
 from readers.format.dtypes import numpy_dtype
+from readers.format.encodings.compressed import ZlibEncoding
 from readers.format.encodings.values import narrowed
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import FOOTER_BYTES, FRAME_BYTES, HEADER_BYTES
@@ -45,12 +51,13 @@ class CompiledDecoder:
         self._schema, self._empty = schema, empty
         self._work = library.FILL | (library.CHECK if checks else 0)
         self._packed = {name: f for name, f in schema.items() if f.codec.is_packed}
-        self._features = dict(schema)
-        for name, feature in self._packed.items():
-            if feature.needs_companion:
-                sizes = Feature("int64", (len(feature.shape) or 1,), "list")
-                self._features[f"{name}/shape"] = sizes
-        self._stored = stored_features(self._features)
+        shapes = {
+            f"{name}/shape": Feature("int64", (len(feature.shape) or 1,), "list")
+            for name, feature in self._packed.items()
+            if feature.needs_companion
+        }
+        self._features = {**schema, **shapes}
+        self._stored = stored_features(schema) | stored_features(shapes)
         self.is_able = bool(schema) and self._stored.keys() >= schema.keys()
         # The fields of the records decoded last, and how features became rows.
         self._last: tuple[FieldTable, Mapping[str, RowFormat]] | None = None
@@ -90,11 +97,12 @@ class CompiledDecoder:
             raise library.RefusedRecords(np.arange(len(records)) > 0)
         if refused and last and order == last[0].order:
             raise refused
+        # Values that need conversion are padded after it, and compressed ones after they are unpacked.
         formats = dict[str, RowFormat]()
         for name, stored in self._stored.items():
-            # Values that are unpacked or converted are padded after it.
-            how = RowFormat() if name in self._packed else rows.get(name, RowFormat())
+            how = rows.get(name, RowFormat())
             is_converted = stored.dtype != numpy_dtype(self._features[name].dtype)
+            how = how if stored.shape is not None else RowFormat()
             formats[name] = RowFormat(how.limit) if is_converted else how
         table = FieldTable(order, self._stored, formats)
         self._last = table, rows
@@ -133,7 +141,7 @@ class CompiledDecoder:
                 nbytes = int(fields.pieces[name][-1, 1])
                 memory[name] = self._empty((nbytes,), np.dtype(np.uint8))
                 fields.copy_to(name, memory[name])
-            elif self._features[name].is_text and name not in self._packed:
+            elif self._features[name].codec.is_text:
                 found[name] = self._texts(name, fields, bounds)
             elif data is None:
                 found[name] = self._copied_views(name, fields, bounds)
@@ -158,21 +166,29 @@ class CompiledDecoder:
     def _unpack(
         self, name: str, columns: dict[str, list[FeatureColumn]], bounds: Sequence[int]
     ) -> None:
-        """Replaces the columns of compressed values, and of their shapes, in each batch."""
-        feature, packed = self._schema[name], columns.pop(name)
-        shapes: list[Any] = [None] * len(packed)
-        if feature.needs_companion:
-            if f"{name}/shape" not in columns:  # `Decoder` names the record that lacks it.
-                return
-            shapes = [column.flat() for column in columns.pop(f"{name}/shape")]
-        columns[name] = []
-        for number, (column, sizes) in enumerate(zip(packed, shapes, strict=True)):
-            found, fit = packed_column(feature, column.flat(), sizes, self._empty)
-            if found is None:
-                good = np.ones(bounds[-1], bool)
-                good[bounds[number] : bounds[number + 1]] = fit
-                raise library.RefusedRecords(good)
-            columns[name].append(found)
+        """Replaces the columns of compressed values, and of their shapes, by the values."""
+        feature, count, shapes = self._packed[name], bounds[-1], f"{name}/shape"
+        assert isinstance(feature.codec, ZlibEncoding)
+        unpacked, arrays, good = feature.codec.unpacked, [np.empty(0)] * count, np.ones(count, bool)
+        values = np.concatenate([column.flat() for column in columns[name]])
+        sizes: list[Any] = [feature.known_sizes] * count
+        if feature.needs_companion and shapes in columns:
+            sizes = np.concatenate([column.flat() for column in columns.pop(shapes)]).tolist()
+
+        def unpack(row: int) -> None:
+            try:
+                arrays[row] = unpacked(feature, values[row], sizes[row])
+            except ValueError:  # `Decoder` says why.
+                good[row] = False
+
+        # With smaller streams, threads spend more time on the interpreter's lock than they gain.
+        if sum(map(len, values)) < count << 10:
+            list(map(unpack, range(count)))
+        else:
+            on_all_processors(unpack, count)
+        if not good.all():
+            raise library.RefusedRecords(good)
+        columns[name] = [column_of(feature, arrays[a:b]) for a, b in pairwise(bounds)]
 
     def _texts(self, name: str, fields: Fields, bounds: Sequence[int]) -> list[np.ndarray]:
         """The bytes objects of each batch, object [B], that the kernel is to copy the texts to."""

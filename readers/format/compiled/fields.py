@@ -41,10 +41,8 @@ def stored_features(schema: Mapping[str, Feature]) -> dict[str, Stored]:
     """How the features that the kernel can read are stored."""
     found = {}
     for name, feature in schema.items():
-        codec = feature.codec
-        stored = codec.stored(feature)
-        is_free = codec.is_packed or f"{name}/shape" not in schema
-        if stored and len(feature.shape) <= _MOST_DIMS and is_free:
+        stored = feature.codec.stored(feature)
+        if stored and len(feature.shape) <= _MOST_DIMS and f"{name}/shape" not in schema:
             found[name] = stored
     return found
 

@@ -53,7 +53,7 @@ class Encoder:
         self.schema = schema
         self._features = dict(schema)  # Comparing and reading a plain dict is ten times as fast.
         self._integers = {name for name, feature in schema.items() if feature.is_integer}
-        self._texts = {name for name, feature in schema.items() if feature.is_text}
+        self._texts = {name for name, feature in schema.items() if feature.codec.is_text}
         entries = []
         for name, feature in schema.items():
             key = (names or {}).get(name, name)

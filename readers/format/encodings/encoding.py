@@ -46,7 +46,7 @@ class Encoding:
 
     Attributes:
         is_image: Whether a value, or each step of it, is an encoded image.
-        is_text: Whether a string, or each step of it, is one text in UTF-8.
+        is_text: Whether a value, or each step of it, is one text in UTF-8.
         is_bytes: Whether `checked` returns bytes that are stored unchanged.
         is_one_value: Whether an Example holds the feature as a single bytes value.
         is_packed: Whether this value is compressed.

@@ -54,8 +54,8 @@ _STEPS_OF = tuple(
     StepsEncoding(each.name + _STEPS, each.is_image, each.is_text, of=each) for each in _OF_STEPS
 )
 
-_COMPRESSED = ZlibEncoding("zlib"), ZlibEncoding("zlib_shuffled", is_shuffled=True)
+_ZLIB = ZlibEncoding("zlib"), ZlibEncoding("zlib_shuffled", is_shuffled=True)
 
 ENCODINGS: dict[str, Encoding] = {
-    each.name: each for each in (*_OF_STEPS, SequenceEncoding("sequence"), *_COMPRESSED, *_STEPS_OF)
+    each.name: each for each in (*_OF_STEPS, SequenceEncoding("sequence"), *_ZLIB, *_STEPS_OF)
 }
