@@ -1,8 +1,9 @@
-"""Writes a shard of encoded records that wait in a spool."""
+"""Writes a shard of encoded records that wait in a spool, and merges the runs of neighbouring shards."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import mmap
 import os
@@ -15,13 +16,41 @@ import numpy as np
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, ShardResult
 from beam_jobs.dataset.shard_writer import ShardWriter, Stretch, check_records, rows_in_order
-from beam_jobs.plan.shards import Plan
+from beam_jobs.plan.shards import Plan, neighbours_of, shards_of
 from beam_jobs.records.blocks import Block, frame_lengths, is_planned, unpack_reject
 from beam_jobs.records.rejects import Reject, format_rejects
-from beam_jobs.records.spool import Spool, SpoolReader
+from beam_jobs.records.runs import RunBuilder, locate
+from beam_jobs.records.spool import LocatorsByShard, Spool, SpoolReader, read_blocks
 from readers.format.schema import Schema
 
 _STRETCH_BYTES = 1 << 20
+
+
+def neighbours_in(plan: Plan, spool: Spool) -> int:
+    """The number of shards whose runs are merged first; 1 on a disk, where a range costs a system call."""
+    return 1 if spool.on_disk else neighbours_of(plan)
+
+
+def merge_neighbours(
+    element: tuple[int, Iterable[bytes]], plan: bytes, spool: Spool
+) -> Iterator[tuple[int, bytes]]:
+    """Yields (split and shard, locators of merged runs) for a group of shards and the locators of its records."""
+    group, packed = element
+    known = Plan.unpack(plan)
+    neighbours = neighbours_in(known, spool)
+    assign = functools.partial(shards_of, known)
+    builder, locators = RunBuilder(spool, assign), LocatorsByShard()
+    try:
+        for block in read_blocks(spool, packed):
+            ours = shards_of(known, block.splits, block.hashes, neighbours) == group
+            for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
+                yield from locators.add(locate(run, assign))
+        for run in builder.finish():
+            yield from locators.add(locate(run, assign))
+    except BaseException:
+        builder.give_up()
+        raise
+    yield from locators.release()
 
 
 def write_spooled(

@@ -18,7 +18,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.job import Job, NearRules
 from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns

@@ -23,7 +23,7 @@ from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Window, call_pickled
 from beam_jobs.jobs.file_shards import FileShards, Loader, Pieces
 from beam_jobs.jobs.job import FileJob, NearRules
-from beam_jobs.pipeline.commit import CommitDataset
+from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import (
     STATISTICS,

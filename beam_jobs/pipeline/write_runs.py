@@ -13,22 +13,17 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from beam_jobs.dataset.encoded_records import write_spooled
+from beam_jobs.dataset.encoded_records import merge_neighbours, neighbours_in, write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.pipeline.planning.shards import Side
 from beam_jobs.pipeline.steps import AsWhole, WindowStep, at_end_of_bundle, count_shard
-from beam_jobs.plan.shards import Plan, neighbours_of, shards_of
-from beam_jobs.records.runs import RunBuilder, RunIndex, locate
-from beam_jobs.records.spool import LocatorsByShard, Spool, read_blocks
+from beam_jobs.plan.shards import Plan, shards_of
+from beam_jobs.records.runs import RunIndex, locate
+from beam_jobs.records.spool import LocatorsByShard, Spool
 from readers.format.schema import Schema
 
 _GROUPS = "groups"
-
-
-def _neighbours(plan: Plan, spool: Spool) -> int:
-    """The number of shards in a group; 1 on a disk, where a range costs a system call."""
-    return 1 if spool.on_disk else neighbours_of(plan)
 
 
 class _Locate(beam.DoFn):
@@ -42,7 +37,7 @@ class _Locate(beam.DoFn):
 
     def process(self, packed: bytes, plan: bytes) -> Iterator[Any]:
         known = Plan.unpack(plan)
-        neighbours = _neighbours(known, self._spool)
+        neighbours = neighbours_in(known, self._spool)
         assign = functools.partial(shards_of, known, neighbours=neighbours)
         located = locate(RunIndex.unpack(packed), assign)
         if neighbours == 1:
@@ -57,28 +52,6 @@ class _Locate(beam.DoFn):
 
 def _in_groups(located: Iterable[tuple[int, bytes]]) -> Iterator[TaggedOutput]:
     return (TaggedOutput(_GROUPS, found) for found in located)
-
-
-def _merge(
-    element: tuple[int, Iterable[bytes]], plan: bytes, spool: Spool
-) -> Iterator[tuple[int, bytes]]:
-    """Yields (split and shard, locators of merged runs) for a group of shards and the locators of its records."""
-    group, packed = element
-    known = Plan.unpack(plan)
-    neighbours = _neighbours(known, spool)
-    assign = functools.partial(shards_of, known)
-    builder, locators = RunBuilder(spool, assign), LocatorsByShard()
-    try:
-        for block in read_blocks(spool, packed):
-            ours = shards_of(known, block.splits, block.hashes, neighbours) == group
-            for run in builder.add(block if ours.all() else block.take(ours.nonzero()[0])):
-                yield from locators.add(locate(run, assign))
-        for run in builder.finish():
-            yield from locators.add(locate(run, assign))
-    except BaseException:
-        builder.give_up()
-        raise
-    yield from locators.release()
 
 
 class _Write(WindowStep[ShardResult]):
@@ -124,7 +97,7 @@ class WriteRuns(beam.PTransform):
         merged = (
             located[_GROUPS]
             | "GroupNeighbours" >> beam.GroupByKey()
-            | "Merge" >> beam.FlatMap(_merge, plan, self._spool)
+            | "Merge" >> beam.FlatMap(merge_neighbours, plan, self._spool)
         )
         return (
             (located["shards"], merged)

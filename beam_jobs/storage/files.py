@@ -42,10 +42,12 @@ _last: tuple[Any, Mapping[str, Any]] = (None, {})
 
 
 def storage_options() -> Mapping[str, Any]:
-    """Beam's options by name, except those with their default value."""
+    """Beam's options by name, except those with their default value; none where Beam is not in use."""
     global _last
     if _adopted is not None:
         return _adopted
+    if "apache_beam.io.filesystems" not in sys.modules:
+        return {}
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.value_provider import RuntimeValueProvider
 
@@ -59,8 +61,7 @@ def storage_options() -> Mapping[str, Any]:
 
 def process_context() -> ProcessContext:
     """The context for processes that this one starts."""
-    has_options = _adopted is not None or "apache_beam.io.filesystems" in sys.modules
-    return ProcessContext(storage_options() if has_options else {}, dict(os.environ))
+    return ProcessContext(storage_options(), dict(os.environ))
 
 
 def adopt(given: ProcessContext) -> None:

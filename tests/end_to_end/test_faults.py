@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from beam_jobs.dataset import encoded_records, shard_writer
-from beam_jobs.pipeline import commit, write_runs
+from beam_jobs.pipeline import commit_dataset, write_runs
 from beam_jobs.records.spool import Spool
 from tests.support import forked
 from tests.support.commands import IN_MEMORY, only_error, run
@@ -174,7 +174,7 @@ def test_a_file_or_folder_in_the_way_of_the_output_is_named_in_one_line(jobs, tm
 
 def test_the_traceback_of_an_unexpected_failure_is_in_a_file(jobs, tmp_path, monkeypatch, capsys):
     arguments, _ = jobs["sensors"]
-    monkeypatch.setattr(commit, "plan_changes", lambda *_: [json.loads("{")])
+    monkeypatch.setattr(commit_dataset, "plan_changes", lambda *_: [json.loads("{")])
     assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 1
     error = only_error(capsys.readouterr().err, "the pipeline failed.*the traceback is in")
     log = Path(error.split()[-1])

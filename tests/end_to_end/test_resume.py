@@ -10,7 +10,7 @@ import pytest
 
 from beam_jobs.dataset import shard_writer
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline import commit
+from beam_jobs.pipeline import commit_dataset
 from tests.support.commands import IN_MEMORY, ONE, interrupted, resumed, run
 from tests.support.datasets import files_of, write_recordings
 
@@ -102,7 +102,7 @@ def test_a_run_that_fails_while_records_move_is_completed(
 ):
     arguments, expected = uneven
     out = tmp_path / "out"
-    apply, done = commit.apply_change, []
+    apply, done = commit_dataset.apply_change, []
 
     def fails(*change):
         if len(done) == changes:
@@ -110,11 +110,11 @@ def test_a_run_that_fails_while_records_move_is_completed(
         done.append(change)
         return apply(*change)
 
-    monkeypatch.setattr(commit, "apply_change", fails)
+    monkeypatch.setattr(commit_dataset, "apply_change", fails)
     assert run(*arguments, *IN_MEMORY, "--output", out) == 1
     assert len(done) == changes
     assert not (out / "manifest.json").exists()
-    monkeypatch.setattr(commit, "apply_change", apply)
+    monkeypatch.setattr(commit_dataset, "apply_change", apply)
     assert len(notes(out)) == SHARDS
     assert assert_resumes(capsys, [*arguments, "--output", out], out, expected) == SHARDS
 

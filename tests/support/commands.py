@@ -14,7 +14,7 @@ from beam_jobs.cli.command import Command, command_of
 from beam_jobs.cli.config import with_config
 from beam_jobs.cli.parser import parse_flags
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline import commit
+from beam_jobs.writing import commit
 
 IN_MEMORY = ["--direct_running_mode", "in_memory"]
 ONE = ["--direct_num_workers", "1"]

@@ -6,18 +6,16 @@ boundaries fall); the hashes of those few bins, grouped by bin, become the bound
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSideInput, TaggedOutput
 
-from beam_jobs import progress
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
-from beam_jobs.engines.memory import give_back_freed
-from beam_jobs.errors import UsageError, loss_error
+from beam_jobs.errors import loss_error
 from beam_jobs.jobs.text.sample import check_training
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.group_splits import check_planned
@@ -26,21 +24,14 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import (
     Draft,
     finish_plan,
-    mean_bytes,
     pick_boundaries,
     wanted_hashes,
 )
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
-from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import Names
+from beam_jobs.writing.complete import Measure, Prepare, draft_of
 from readers.format.schema import Schema
-
-# References of records -> the size in bytes of each in its shard, or why it cannot be encoded.
-Measure = Callable[[list[bytes]], list[int | Reject]]
-
-# A dataset, its job, and the folder of its shards -> shards can be written there.
-Prepare = Callable[[Output, str, str], None]
 
 
 class _DraftPlan(beam.DoFn):
@@ -72,35 +63,8 @@ class _DraftPlan(beam.DoFn):
                     raise loss_error(what, found, expected)
         if self._measure:
             summary.check_sample()
-        if not any(split.rejected or split.histogram().any() for split in summary.splits):
-            dropped = sum(split.duplicates for split in summary.splits)
-            what = "the inputs have no records"
-            if dropped:  # One of several similar records always stays.
-                what = f"all {dropped:,} records are near those of --keep_out"
-            raise UsageError(f"{what}: no dataset was written")
-        if self._prepare:
-            # Before an old dataset is replaced; rejects found later are counted at the end.
-            rejected = sum(split.rejected for split in summary.splits)
-            inputs = sum(
-                split.rejected + split.records + split.duplicates for split in summary.splits
-            )
-            for some, every in ((summary.rejected_parts, summary.parts), (rejected, inputs)):
-                output.max_rejects.check(some, every, summary.rejects)
-            self._prepare(output, output.job(summary), output.folder(summary))
-        give_back_freed()
-        sizes = [sampled.size for sampled in summary.sample]
-        measured = self._measure([s.reference for s in summary.sample]) if self._measure else None
-        splits = []
-        for split, num_shards in zip(summary.splits, output.num_shards, strict=True):
-            histogram = split.histogram()
-            mean = split.bytes / max(int(histogram.sum()), 1)
-            if measured is not None:
-                mean = mean_bytes(mean, sizes, measured)
-            splits.append((histogram, split.rejected, mean, num_shards))
-        draft = Draft.of(splits, output.shard_size)
-        inputs = sum(split.records + split.rejected for split in draft.splits)
-        progress.expect("writing", inputs, "records")
-        yield TaggedOutput(self.MEASURED, measured or [])
+        draft, measured = draft_of(output, summary, self._measure, self._prepare)
+        yield TaggedOutput(self.MEASURED, measured)
         yield draft
 
 
@@ -243,6 +207,8 @@ class PlanShards(beam.PTransform):
         return PlannedShards(in_pieces(plan, "Plan"), summary, drafted[_DraftPlan.MEASURED])
 
 
-def names_of_labels(pipeline: beam.Pipeline, summary: AsSideInput, known: Names) -> AsWhole:
-    """Names of classes by feature, from the summary; `known` has those that do not depend on records."""
-    return as_whole(once(pipeline, "LabelNames", label_names_of, summary, known), "Names")
+def names_of_labels(
+    pipeline: beam.Pipeline, summary: AsSideInput, given: Names, known: Names | None
+) -> AsWhole:
+    """Names of classes by feature, from the summary; arguments as for `label_names_of`."""
+    return as_whole(once(pipeline, "LabelNames", label_names_of, summary, given, known), "Names")

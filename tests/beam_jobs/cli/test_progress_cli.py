@@ -67,7 +67,7 @@ def test_plain_lines_report_every_pass_without_a_terminal(inputs, tmp_path, monk
 def test_a_resumed_run_reports_all_records(inputs, tmp_path, monkeypatch, capsys):
     arguments = [*inputs["sensors"], *IN_MEMORY, "--output", tmp_path / "out"]
     with monkeypatch.context() as patch:
-        patch.setattr("beam_jobs.pipeline.commit.check_files", lambda *_: 1 / 0)
+        patch.setattr("beam_jobs.writing.commit.check_files", lambda *_: 1 / 0)
         assert run(*arguments) == 1
     monkeypatch.setattr(progress.display.__wrapped__, "__defaults__", (0.0, 0.0))
     capsys.readouterr()

@@ -26,7 +26,7 @@ from beam_jobs.dataset.topup import (
     plan_changes,
 )
 from beam_jobs.errors import DataError
-from beam_jobs.pipeline import commit
+from beam_jobs.pipeline import commit_dataset
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.rejects import Reject
 from readers.format.index import Index
@@ -316,4 +316,4 @@ def test_an_output_that_cannot_be_written_is_reported_in_one_line(tmp_path, monk
 
     monkeypatch.setattr(shard_writer.NewFile, "write", full)
     with pytest.raises(DataError, match=f"{changes[0].shard.path} cannot be written .no space"):
-        commit._apply(changes[0], output_of(tmp_path))
+        commit_dataset._apply(changes[0], output_of(tmp_path))

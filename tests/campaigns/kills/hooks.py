@@ -293,7 +293,7 @@ def _hook_driver() -> None:
     """Steps that a driver alone has."""
     from beam_jobs import progress
     from beam_jobs.engines import pool
-    from beam_jobs.pipeline import commit
+    from beam_jobs.pipeline import commit_dataset
     from beam_jobs.storage import atomic
 
     watch = _watch
@@ -304,7 +304,7 @@ def _hook_driver() -> None:
     watch.around(pool.Pool, "each", lambda *_: "pool: all asked")
     watch.around(pool.Pool, "close", lambda *_: "pool: closed")
     watch.around(
-        commit,
+        commit_dataset,
         "apply_change",
         lambda _, change: f"top-up of {thing_at(change.shard.path)}: written",
     )

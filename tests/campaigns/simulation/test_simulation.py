@@ -6,7 +6,7 @@ import pytest
 
 from beam_jobs.__main__ import main
 from beam_jobs.dataset import encoded_records
-from beam_jobs.pipeline import commit
+from beam_jobs.writing import commit
 from readers.format.manifest import Manifest
 from tests.campaigns.simulation import scenario
 from tests.campaigns.simulation.scenario import JOBS, files_of_job, flags_of, outcome, simulate

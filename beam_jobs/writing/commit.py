@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import apache_beam as beam
 import google_crc32c
-from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsList
 
 from beam_jobs import progress
 from beam_jobs.dataset.generations import commit, state_of
@@ -17,23 +16,20 @@ from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.dataset.reconcile import check_files, reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import unwritable
-from beam_jobs.dataset.topup import Change, apply_change, plan_changes
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
-from beam_jobs.pipeline.planning.shards import Planned
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.atomic import write_file
+from beam_jobs.writing.append import commit_appended, with_statistics
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import Split
 
-# The name of the counter of the bytes of all inputs, if each record is a file.
-INPUT_BYTES = "input_bytes"
+_logger = logging.getLogger("beam_jobs")
 
 
 def _manifest_of(
@@ -100,21 +96,23 @@ def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]
     return {**files, TOKENIZER: tokenizer.encode()} if tokenizer else files
 
 
-def _commit(
+def commit_dataset(
     output: Output,
+    summary: Summary,
     plan: bytes,
     results: list[ShardResult],
     changed: list[ShardResult],
     merged: SplitStatistics,
-    summary: Summary,
     class_names: Names,
     schema: Schema,
-    vocabulary: tuple[bytes, ...],
-    tokenizer: str,
+    vocabulary: tuple[bytes, ...] = (),
+    tokenizer: str = "",
 ) -> Manifest:
-    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest."""
+    """Checks that nothing was lost, then writes the vocabulary and, last, the manifest.
+
+    `changed` has the new results of shards that the top-up has changed; the others are those of `_manifest_of`.
+    """
     progress.begin("checking")
-    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
     names = output.placement.splits.names
     statistics = merged.by_split(schema)
     counted = {split: values.records for split, values in statistics.items()}
@@ -126,10 +124,21 @@ def _commit(
         name: File(f"{folder}/{name}", google_crc32c.value(content))
         for name, content in contents.items()
     }
-    manifest = _manifest_of(
-        output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
-    )
     with unwritable(output.directory, MANIFEST):
+        if output.append is not None:
+            check_files(
+                output.directory, chain.from_iterable(splits), state_of(output.directory).sizes
+            )
+
+            def appended(parent: Manifest) -> Manifest:
+                every = with_statistics(output, schema, parent, statistics)
+                known = splits, every, summary, class_names, schema, vocabulary, tokenizer, files
+                return _manifest_of(output, *known)
+
+            return commit_appended(output, class_names, appended)
+        manifest = _manifest_of(
+            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
+        )
         for name, content in contents.items():
             write_file(join(output.directory, files[name].path), content, output.staging)
         state = state_of(output.directory)
@@ -138,68 +147,14 @@ def _commit(
     return manifest
 
 
-class CommitDataset(beam.PTransform):
-    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
-
-    Args:
-        output: The dataset.
-        planned: The results of the planning half.
-    """
-
-    def __init__(self, output: Output, planned: Planned) -> None:
-        super().__init__()
-        self._output, self._planned = output, planned
-
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        results, statistics = inputs
-        planned = self._planned
-        merged = (
-            statistics
-            | "BySplit" >> beam.MapTuple(SplitStatistics.of)
-            | "MergeStatistics" >> MergeInPieces(SplitStatistics)
+def warn_of_rejects(directory: str, manifest: Manifest, results: Iterable[ShardResult]) -> None:
+    """Logs how many records were rejected, given a complete dataset and the results of its shards."""
+    if rejected := manifest.rejected:
+        found = rejected + sum(split.records for split in manifest.splits.values())
+        _logger.warning(
+            "%s of %s records were rejected and not written; the first: %s; all are listed in %s/",
+            f"{rejected:,}",
+            f"{found:,}",
+            min(result.first_reject for result in results if result.first_reject),
+            join(directory, os.path.dirname(manifest.rejects[0])),
         )
-        return once(
-            results.pipeline,
-            "Commit",
-            _commit,
-            self._output,
-            AsWhole(planned.shards.plan),
-            AsList(results),
-            AsList(top_up(results, self._output)),
-            AsMerged(merged, SplitStatistics),
-            planned.shards.summary,
-            planned.names,
-            planned.schema,
-            planned.vocabulary,
-            planned.tokenizer,
-        )
-
-
-def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
-    for change in plan_changes(results):
-        Metrics.counter("shards", "records_moved").inc(change.incoming)
-        yield change
-
-
-def _apply(change: Change, output: Output) -> ShardResult:
-    with unwritable(output.directory, change.shard.path):
-        return apply_change(output, change)
-
-
-def top_up(results: beam.PCollection, output: Output) -> beam.PCollection:
-    """Moves records from full shards to those that are short.
-
-    Args:
-        results: The `ShardResult` of every shard.
-        output: The dataset.
-
-    Returns:
-        PCollection of the new results of shards that changed.
-    """
-    return (
-        results.pipeline
-        | "AllWritten" >> beam.Create([None])
-        | "PlanMoves" >> beam.FlatMap(_changes, AsList(results))
-        | "SpreadChanges" >> beam.Reshuffle()
-        | "Move" >> beam.Map(_apply, output)
-    )

@@ -1,0 +1,98 @@
+"""The end of every pipeline: moves the last records, then commits the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import AsList
+from apache_beam.typehints.decorators import no_annotations
+
+from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.dataset.shard_writer import unwritable
+from beam_jobs.dataset.topup import Change, apply_change, plan_changes
+from beam_jobs.pipeline.planning.shards import Planned
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
+from beam_jobs.plan.summary import Summary
+from beam_jobs.records.statistics import SplitStatistics
+from beam_jobs.writing.commit import commit_dataset
+from readers.format.manifest import Manifest
+
+# The name of the counter of the bytes of all inputs, if each record is a file.
+INPUT_BYTES = "input_bytes"
+
+
+class CommitDataset(beam.PTransform):
+    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
+
+    Args:
+        output: The dataset.
+        planned: The results of the planning half.
+    """
+
+    def __init__(self, output: Output, planned: Planned) -> None:
+        super().__init__()
+        self._output, self._planned = output, planned
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        results, statistics = inputs
+        planned = self._planned
+        merged = (
+            statistics
+            | "BySplit" >> beam.MapTuple(SplitStatistics.of)
+            | "MergeStatistics" >> MergeInPieces(SplitStatistics)
+        )
+        return once(
+            results.pipeline,
+            "Commit",
+            _commit,
+            self._output,
+            planned.shards.summary,
+            AsWhole(planned.shards.plan),
+            AsList(results),
+            AsList(top_up(results, self._output)),
+            AsMerged(merged, SplitStatistics),
+            planned.names,
+            planned.schema,
+            planned.vocabulary,
+            planned.tokenizer,
+        )
+
+
+@no_annotations  # Beam would read the annotation of *arguments as a promise of side inputs.
+def _commit(output: Output, summary: Summary, *arguments: Any) -> Manifest:
+    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
+    return commit_dataset(output, summary, *arguments)
+
+
+def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
+    for change in plan_changes(results):
+        Metrics.counter("shards", "records_moved").inc(change.incoming)
+        yield change
+
+
+def _apply(change: Change, output: Output) -> ShardResult:
+    with unwritable(output.directory, change.shard.path):
+        return apply_change(output, change)
+
+
+def top_up(results: beam.PCollection, output: Output) -> beam.PCollection:
+    """Moves records from full shards to those that are short.
+
+    Args:
+        results: The `ShardResult` of every shard.
+        output: The dataset.
+
+    Returns:
+        PCollection of the new results of shards that changed.
+    """
+    return (
+        results.pipeline
+        | "AllWritten" >> beam.Create([None])
+        | "PlanMoves" >> beam.FlatMap(_changes, AsList(results))
+        | "SpreadChanges" >> beam.Reshuffle()
+        | "Move" >> beam.Map(_apply, output)
+    )
