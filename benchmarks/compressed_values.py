@@ -28,7 +28,7 @@ from rivals import compressed
 
 _SECONDS, _FIGURES = 1.0, ("bytes", "written", "in order", "at random")
 _ARRAYS = "tensor", "raw", "list", "zlib", "zlib_shuffled"
-DATASETS = dict.fromkeys(("motions", "currents", "tokens"), _ARRAYS)
+DATASETS: dict[str, tuple[str, ...]] = dict.fromkeys(("motions", "currents", "tokens"), _ARRAYS)
 DATASETS["texts"] = "text", "zlib text"
 
 # Row -> contender, option.
@@ -61,23 +61,26 @@ def make_values(name: str, recordings: str, folder: Path) -> None:
     np.savez(folder / "values.npz", *values)
 
 
-def measure(contender: str, option: str, folder: str, store: str, seconds: float) -> Any:
+def measure(contender: str, option: str, folder: str) -> Any:
     """The bytes per value, and the values per second that are written, read in order, and at random."""
     with np.load(f"{folder}/values.npz") as found:
         values = [found[name] for name in found.files]
-    steps = getattr(compressed, contender)(values, store, option)
+    store = Path(folder, "store")
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir()
+    steps = getattr(compressed, contender)(values, f"{store}/x", option)
     next(steps)
     began = time.perf_counter()
     next(steps)
     figures = {"written": len(values) / (time.perf_counter() - began)}
-    files = [path for path in [Path(store), *Path(store).rglob("*")] if path.is_file()]
+    files = [path for path in store.rglob("*") if path.is_file()]
     figures["bytes"] = sum(path.stat().st_size for path in files) / len(values)
     for name, counts in zip(_FIGURES[2:], steps, strict=True):
-        warm, done = time.perf_counter() + seconds / 2, 0
+        warm, done = time.perf_counter() + _SECONDS / 2, 0
         while time.perf_counter() < warm:
             next(counts)
         began = time.perf_counter()
-        while (now := time.perf_counter()) < began + seconds:
+        while (now := time.perf_counter()) < began + _SECONDS:
             done += next(counts)
         figures[name] = done / (now - began)
     return figures
@@ -86,9 +89,7 @@ def measure(contender: str, option: str, folder: str, store: str, seconds: float
 def main() -> None:
     """Measures, prints tables, and writes the JSON file."""
     parser = build_parser(__doc__, "--datasets", list(DATASETS), list(_CONTENDERS))
-    parser.add_argument(
-        "--recordings", required=True, help="the folder with BasicMotions and PLAID"
-    )
+    parser.add_argument("--recordings", required=True, help="the folder of BasicMotions and PLAID")
     flags, tables, figures = parse_flags(parser), list[str](), dict[str, Any]()
     chosen = parse_names(list(_CONTENDERS), flags.contenders)
     contenders = {name: Contender(environment) for name, environment in _CONTENDERS.items()}
@@ -98,25 +99,16 @@ def main() -> None:
         make = partial(make_values, name, flags.recordings)
         folder = harness.once(flags.data / "compressed" / name, make)
         rows = {encoding: ("ours", encoding) for encoding in DATASETS[name]} | _RIVALS
-        some = [Result(name, c, row, {"option": o}) for row, (c, o) in rows.items() if c in chosen]
-        for result in (result for _ in range(flags.runs) for result in some):
-            store = flags.data / "compressed" / "store"
-            shutil.rmtree(store, ignore_errors=True)
-            store.mkdir()
-            arguments = {
-                "contender": result.contender,
-                "folder": str(folder),
-                "store": f"{store}/x",
-            }
-            arguments |= result.arguments | {"seconds": _SECONDS / 8 if flags.quick else _SECONDS}
-            what = f"{name}, {result.mode}", "compressed_values:measure", arguments, 1
-            if found := harness.attempt(result, partial(harness.call, result.contender, *what)):
-                result.runs.append(found)
+        some = [
+            Result(name, c, row, {"contender": c, "option": option, "folder": str(folder)}, 1)
+            for row, (c, option) in rows.items()
+            if c in chosen
+        ]
+        harness.measure(some, "compressed_values:measure", flags.runs)
         table = [[name, "bytes", "written/s", "in order/s", "at random/s"]]
         for result in some:
             medians = [f"{result.median(each):,.0f}" for each in _FIGURES if result.is_measured]
             table.append([result.mode, *(medians or [""] * len(_FIGURES))])
-            tables += [f"{result.mode}: {result.problem}"] if result.problem else []
         tables.append(format_markdown(table))
         results += some
         figures = {**describe(harness.pythons()), "results": [asdict(each) for each in results]}

@@ -102,13 +102,13 @@ def _feature(feature: Feature, classes: int) -> dict[str, Any]:
     if encoding == "sequence":
         return _tensor((None,), "string")
     # `tf.io.decode_raw` returns no uint32, and two unknown sizes do not follow from the number of values.
-    known = {"list": "none", "raw": "bytes", "zlib": "zlib"}.get(encoding)
-    is_raw = known and feature.dtype not in ("uint32", "string") and sizes < 2
-    if not known or not (is_raw or encoding == "list"):
+    given = {"list": "none", "raw": "bytes", "zlib": "zlib"}.get(encoding)
+    is_raw = given and feature.dtype not in ("uint32", "string") and sizes < 2
+    if not given or not (is_raw or encoding == "list"):
         return _tensor((), "string")
     # A list with two unknown sizes is read as its flat values.
     shape = (None,) if sizes > 1 else feature.shape
-    return _tensor(shape, feature.dtype, known)
+    return _tensor(shape, feature.dtype, given)
 
 
 def _tensor(shape: tuple[int | None, ...], dtype: str, encoding: str = "none") -> dict[str, Any]:

@@ -50,14 +50,15 @@ class ZlibEncoding(Encoding):
     reads_shape = stores_shape
 
     def checked(self, name: str, spec: Spec, value: Any) -> Any:
-        of = TextEncoding("text") if spec.dtype == "string" else super()
-        return of.checked(name, spec, value)
+        if spec.dtype == "string":
+            return TextEncoding("text").checked(name, spec, value)
+        return super().checked(name, spec, value)
 
     def shape_of(self, value: Any) -> np.ndarray:
         return np.array([len(value)] if isinstance(value, bytes) else value.shape, np.int64)
 
     def parts(self, spec: Spec, value: Any) -> Parts:
-        data = value if isinstance(value, bytes) else octets(value)
+        data: Any = value if isinstance(value, bytes) else octets(value)
         if len(data) > MAX_RECORD_BYTES:
             raise ValueError(f"{len(data)} bytes: expected at most {MAX_RECORD_BYTES}")
         if self.is_shuffled:
