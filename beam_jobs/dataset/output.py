@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -97,6 +98,11 @@ class Output:
         """The folder of this run's unfinished files."""
         return join(self.directory, f"{STAGING}/{self.run}")
 
+    def versions(self, *more: str) -> dict[str, str]:
+        """The versions of Python and of packages, of `more` too, that affect the bytes of the dataset."""
+        is_packed = any(feature.codec.is_packed for feature in self.schema.values())
+        return versions(*more) | ({"zlib": zlib.ZLIB_RUNTIME_VERSION} if is_packed else {})
+
     def job(self, summary: Summary) -> str:
         """A digest of the options and the inputs, but not of their places, in 16 hex digits."""
         options = {name: value for name, value in self.options.items() if name not in _PLACES}
@@ -114,7 +120,7 @@ class Output:
 
     def folder(self, summary: Summary) -> str:
         """The name of the folder of this job's files, the same on every machine: 8 hex digits."""
-        return _digest([self.job(summary), self.parent, versions()], 4)
+        return _digest([self.job(summary), self.parent, self.versions()], 4)
 
 
 def _digest(value: Any, size: int) -> str:
