@@ -32,24 +32,26 @@ def _write(arguments: list[str]) -> int:
     """Runs a job, or shows the help or a mistake; returns the exit code."""
     from beam_jobs.__main__ import failed, show
     from beam_jobs.__main__ import main as write
+    from beam_jobs.changes.command import CHANGES
     from beam_jobs.cli.parser import COMMANDS
     from beam_jobs.errors import did_you_mean
 
-    first, names = arguments[0] if arguments else "", [*COMMANDS, *READERS]
+    first, names = arguments[0] if arguments else "", [*COMMANDS, *CHANGES, *READERS]
     if not first:
-        print(_help(COMMANDS), file=sys.stderr)
+        print(_help(COMMANDS, CHANGES), file=sys.stderr)
         return 2
     if first in ("-h", "--help", "--help-all", "--help_all"):
-        return show(_help(COMMANDS))
-    if first.startswith("-") or first in COMMANDS:
+        return show(_help(COMMANDS, CHANGES))
+    if first.startswith("-") or first in COMMANDS or first in CHANGES:
         return write(arguments)
     message = f"unknown command {first}: expected {', '.join(names[:-1])} or {names[-1]}"
     return failed(f"{message}{did_you_mean(first, names)}", 2, "--json" in arguments)
 
 
-def _help(jobs: dict[str, str]) -> str:
+def _help(jobs: dict[str, str], changes: dict[str, str]) -> str:
     lines = ["usage: beam-shards COMMAND [flags]; beam-shards COMMAND --help shows the flags"]
-    for title, commands in (("write a dataset", jobs), ("use a dataset", READERS)):
+    groups = ("write a dataset", jobs), ("change a dataset", changes), ("use a dataset", READERS)
+    for title, commands in groups:
         lines += [f"\n{title}:", *(f"  {name:9} {text}" for name, text in commands.items())]
     return "\n".join(lines)
 

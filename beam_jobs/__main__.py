@@ -75,6 +75,10 @@ def show(text: str) -> int:
 def main(arguments: list[str]) -> int:
     """Runs the command in `arguments`, which follow `beam-shards`; returns the exit code."""
     as_json = "--json" in arguments
+    from beam_jobs.changes.command import CHANGES
+
+    if arguments and arguments[0] in CHANGES:
+        return _change(arguments, as_json)
     try:
         # Help and mistakes need no Beam.
         from beam_jobs.cli.config import with_config
@@ -116,6 +120,24 @@ def main(arguments: list[str]) -> int:
         )
         report.fail(130, message)
     return report.end()
+
+
+def _change(arguments: list[str], as_json: bool) -> int:
+    """Runs a command that changes a dataset; returns the exit code."""
+    try:
+        from beam_jobs.changes.command import change
+
+        return show(change(arguments))
+    except JobError as error:
+        return failed(error.message, error.exit_code, as_json)
+    except ImportError as error:
+        return _missing(error, as_json)
+    except (ValueError, OSError) as error:
+        code = 2 if isinstance(error, ValueError) else 1
+        return failed(" ".join(str(error).split()), code, as_json)
+    except KeyboardInterrupt:
+        message = "interrupted; the dataset is as it was: run the same command again"
+        return failed(message, 130, as_json)
 
 
 def _silence_logs() -> None:

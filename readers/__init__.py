@@ -31,6 +31,7 @@ from readers.decoders.record_work import Map
 from readers.files.files import ChangedError, ExistsError, RefusedError, StoreError
 from readers.format import __version__
 from readers.format.findings import CheckResult, Finding
+from readers.format.lookup.rows import RowList
 from readers.format.manifest import DatasetError, File, Manifest
 from readers.format.remarks import Remarks
 from readers.format.schema import Feature, Schema
@@ -41,6 +42,7 @@ from readers.order.state import State
 from readers.report import report
 from readers.shards.cache import Cache
 from readers.shards.decoding import RecordError
+from readers.shards.rows import Rows
 from readers.source import RecordSource
 from readers.verify import Problem, Verification, verify
 
@@ -71,6 +73,8 @@ __all__ = [
     "RecordSource",
     "RefusedError",
     "Remarks",
+    "RowList",
+    "Rows",
     "Schema",
     "Shard",
     "Split",

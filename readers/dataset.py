@@ -13,7 +13,7 @@ import numpy as np
 from readers import api
 from readers.describe import describe
 from readers.files.local import path_text
-from readers.format.manifest import Manifest, join
+from readers.format.manifest import Manifest, divided, join
 from readers.format.schema import Schema
 from readers.format.splits import Split
 from readers.shards.plan import Paths
@@ -99,7 +99,7 @@ class Dataset:
             ValueError: There is no such split.
         """
         shards = self.manifest.shards if split is None else self.manifest.split(split).shards
-        return [join(self.directory, shard.path) for shard in shards]
+        return [join(divided(self.directory)[0], shard.path) for shard in shards]
 
     def file(self, name: str) -> str:
         """The path of `vocabulary.txt` or `tokenizer.json`.
@@ -110,7 +110,7 @@ class Dataset:
         if name not in self.manifest.files:
             known = ", ".join(self.manifest.files) or "no files besides its shards"
             raise ValueError(f"no file {name!r}: the dataset has {known}")
-        return join(self.directory, self.manifest.files[name].path)
+        return join(divided(self.directory)[0], self.manifest.files[name].path)
 
     def class_weights(self, split: str | None = None) -> NDArray[np.float64]:
         """A weight for each class, inversely proportional to how often it occurs, float64 [classes].

@@ -16,7 +16,14 @@ from readers.files.of_path import files_of, read_file
 from readers.files.processors import processors
 from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
-from readers.format.manifest import INDEX_SUFFIX, Manifest, generation_file, join
+from readers.format.lookup.rows import RowList, unpack_rows
+from readers.format.manifest import (
+    INDEX_SUFFIX,
+    Manifest,
+    generation_file,
+    join,
+    open_generation,
+)
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.opened.fetch import ShardBytes
@@ -93,9 +100,9 @@ def verify(path: str | os.PathLike[str]) -> Verification:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
         StoreError: (an OSError) A store fails to deliver the manifest after several retries.
     """
-    directory = path_text(path)
-    manifest = Manifest.read(directory)
-    shards = manifest.shards
+    directory, manifest, _ = open_generation(path_text(path))
+    splits = manifest.splits.values()
+    shards = [shard for split in splits for shard in split.every_shard]
     paths = [join(directory, shard.path) for shard in shards]
     with ThreadPoolExecutor(processors()) as threads:
         found = list(threads.map(_problems, paths, map(_check_shard, paths, shards)))
@@ -103,11 +110,16 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     for name, file in manifest.files.items():
         path = join(directory, file.path)
         problems += _problems(path, _check_file(path, manifest, name))
+    for split in splits:
+        for rows in (split.gone, split.rows):
+            if rows is not None:
+                path = join(directory, rows.path)
+                problems += _problems(path, _check_rows(path, rows, split.stored))
     path = join(directory, generation_file(manifest.generation))
     problems += _problems(path, _check_generation(path))
     return Verification(
         shards=len(shards),
-        records=sum(shard.records for shard in shards),
+        records=sum(split.records for split in splits),
         bytes=sum(shard.bytes for shard in shards),
         problems=tuple(problems),
     )
@@ -219,6 +231,14 @@ def _check_file(path: str, manifest: Manifest, name: str) -> Iterator[Problem]:
     """The problem of a vocabulary or a tokenizer, if there is one."""
     try:
         manifest.check_file(name, read_file(path))
+    except ValueError as error:
+        yield Problem(path, str(error))
+
+
+def _check_rows(path: str, rows: RowList, stored: int) -> Iterator[Problem]:
+    """The problem of a file with rows, if there is one."""
+    try:
+        unpack_rows(read_file(path), rows, stored)
     except ValueError as error:
         yield Problem(path, str(error))
 

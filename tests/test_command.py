@@ -5,13 +5,14 @@ import subprocess
 import sys
 
 import beam_shards
+from beam_jobs.changes.command import CHANGES
 from beam_jobs.cli.parser import COMMANDS
 from readers import __main__ as reading
 from tests.support.checkout import ROOT
 from tests.support.commands import only_error
 from tests.support.datasets import write_numbers
 
-ALL = [*COMMANDS, *reading._COMMANDS]
+ALL = [*COMMANDS, *CHANGES, *reading._COMMANDS]
 
 
 def test_the_help_lists_every_command_with_a_line_and_imports_little():

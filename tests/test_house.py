@@ -13,7 +13,7 @@ from tests.support.checkout import ROOT
 JOBS = ["jobs/images", "jobs/text", "jobs/sensors", "jobs/reshard"]
 FLOORS = {
     "beam_jobs": (
-        "__main__ __init__ cli pipeline writing JOBS jobs dataset plan records sources engines storage "
+        "__main__ __init__ cli pipeline changes writing JOBS jobs dataset plan records sources engines storage "
         "progress packages columns errors"
     ),
     "readers": (

@@ -12,12 +12,13 @@ import json
 import re
 import uuid
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from beam_jobs.dataset.lease import is_busy, is_lease
-from beam_jobs.dataset.output import STAGING, Output, not_writable
+from beam_jobs.dataset.lease import Holder, is_busy, is_lease
+from beam_jobs.dataset.output import OF_INPUTS, STAGING, Output, not_writable, renamed_schema
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
+from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
     delete_files,
     drop_empty_directories,
@@ -29,16 +30,21 @@ from beam_jobs.storage.atomic import (
 )
 from beam_jobs.storage.files import content_of, read_bytes
 from beam_jobs.storage.paths import refuse_links
-from readers.format.manifest import GENERATIONS, MANIFEST, Manifest, generation_file, join
+from readers.format.lookup.stored_keys import StoredKeys
+from readers.format.manifest import GENERATIONS, MANIFEST, TAGS, Manifest, generation_file, join
 
 _GENERATION = re.compile(rf"{GENERATIONS}/([1-9][0-9]{{0,17}})\.json")
 
-_OURS = re.compile(rf"{_GENERATION.pattern}|{re.escape(MANIFEST)}|tags/[^/]+|{STAGING}/.+")
+_OURS = re.compile(rf"{_GENERATION.pattern}|{re.escape(MANIFEST)}|{TAGS}/[^/]+|{STAGING}/.+")
 
-# Files that a job writes into its folder.
+# Files that a job or a command writes into its folder; those of a family of features in a folder in it.
 _OF_A_JOB = re.compile(
-    rf"[0-9a-f]{{8}}/([^/]+({DONE}|\.tfrecord(\.index)?)|rejects/[^/]+\.jsonl|vocabulary\.txt|tokenizer\.json)"
+    rf"[0-9a-f]{{8}}/(([^/]+/)?[^/]+({DONE}|\.tfrecord(\.index)?)|[^/]+\.(gone|rows)|rejects/[^/]+\.jsonl"
+    r"|vocabulary\.txt|tokenizer\.json)"
 )
+
+# The folder of a path in the file of a manifest.
+_NAMED = re.compile(rb'"path": "([0-9a-f]{8})/')
 
 # Files of other programs.
 _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
@@ -53,21 +59,28 @@ class State(NamedTuple):
     """The state of a directory.
 
     Attributes:
+        directory: Its path.
         sizes: Name, relative to it -> size in bytes, of its files.
         content: The file of the newest generation; empty if no dataset is complete.
         manifest: The manifest in it; None if no dataset is complete.
-        named: The folders to which generations refer.
     """
 
+    directory: str
     sizes: dict[str, int]
     content: bytes = b""
     manifest: Manifest | None = None
-    named: frozenset[str] = frozenset()
 
     @property
-    def folders(self) -> frozenset[str]:
-        """The folders of jobs: the first file in each is a note."""
-        return self.named | {note[1] for note in map(_NOTE.fullmatch, self.sizes) if note}
+    def named(self) -> frozenset[str]:
+        """The folders to which generations refer."""
+        paths = [join(self.directory, generation_file(number)) for number in self.generations]
+        contents = [self.content, *map(read_bytes, paths[:-1])]
+        return frozenset(name.decode() for data in contents for name in _NAMED.findall(data))
+
+    @property
+    def noted(self) -> frozenset[str]:
+        """The folders of jobs and commands whose commit is not finished: the first file in each is a note."""
+        return frozenset(note[1] for note in map(_NOTE.fullmatch, self.sizes) if note)
 
     @property
     def generations(self) -> list[int]:
@@ -81,20 +94,22 @@ def state_of(directory: str) -> State:
         refuse_links(directory)
         start = len(join(directory, ""))
         sizes = {file.path[start:]: file.size for file in list_files(directory)}
-        state = State(sizes)
+        state = State(directory, sizes)
     except (ValueError, OSError) as error:
         raise UsageError(f"--output {directory}: {error}") from None
-    for number in state.generations:  # There are two until the older one is deleted.
-        path = join(directory, generation_file(number))
+    if state.generations:
+        path = join(directory, generation_file(state.generations[-1]))
         try:
             content = read_bytes(path)
             manifest = Manifest.from_bytes(content)
         except (ValueError, OSError, RecursionError) as error:
             raise UsageError(f"--output: {path}: {error}; name another directory") from None
-        state = State(sizes, content, manifest, state.named.union(map(folder_of, manifest.paths)))
+        state = State(directory, sizes, content, manifest)
     # Files in a folder without a note come from an attempt that was too late, or from somebody else: keep them.
     strange = [name for name in sizes if not (_OURS.fullmatch(name) or _OF_A_JOB.fullmatch(name))]
-    strange = sorted(name for name in strange if folder_of(name) not in state.folders)
+    if strange:
+        ours = state.named | state.noted
+        strange = sorted(name for name in strange if folder_of(name) not in ours)
     if state.content:
         strange = [name for name in strange if name not in _CARD]
     elif MANIFEST in sizes:
@@ -126,9 +141,13 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
     state = state_of(output.directory)
     output = replace(output, run=uuid.uuid4().hex[:8])
     if state.manifest is None:
+        if output.append is not None:
+            raise UsageError(f"--output {output.directory}: no dataset is here: drop --append")
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
+    if output.append is not None:
+        return _appending(output, state.manifest)
     if output.overwrite:
         if card := _CARD.intersection(state.sizes):
             raise UsageError(
@@ -140,10 +159,40 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             copied = content_of(join(output.directory, MANIFEST))
             staging = join(output.directory, STAGING)
             if _copy_newest(output.directory, staging, copied) == state.content:
-                _finish(output.directory, state, state.manifest, _abandoned(state))
+                _finish(state, state.manifest, _abandoned(state))
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
+
+
+def _appending(output: Output, parent: Manifest) -> Output:
+    """The output of a run that appends to a dataset; UsageError if its records would not suit the others."""
+    place, stated = output.directory, json.loads(json.dumps(output.options))
+    for name in sorted({*stated, *parent.options} - OF_INPUTS):
+        if (given := stated.get(name)) != (known := parent.options.get(name)):
+            raise UsageError(
+                f"--{name}: found {given!r:.80}, but {place} was written with {known!r:.80}; an append takes its "
+                "options from the dataset"
+            )
+    found = renamed_schema(output.schema, output.feature_names)
+    if found and found != parent.schema:
+        raise UsageError(
+            f"{place} has the features {parent.schema}, but these records have {found}"
+        )
+    if output.placement.splits.names != tuple(parent.splits):
+        raise UsageError(f"{place} has the splits {', '.join(parent.splits)}")
+    if parent.families or any(split.rows for split in parent.splits.values()):
+        raise UsageError(f"{place} has added columns, or is a part of a dataset; compact it first")
+    stored = StoredKeys(f"{place}@{parent.generation}")
+    job_names = {new: name for name, new in output.feature_names.items()}
+    classes = {job_names.get(name, name): names for name, names in parent.class_names.items()}
+    existing = (output.append or {}).get("existing", "error")
+    return replace(
+        output,
+        written=parent.job,
+        placement=replace(output.placement, stored=stored, existing=existing),
+        known_names={LABEL: parent.label_names, **classes},
+    )
 
 
 def _refusal(directory: str) -> UsageError:
@@ -162,7 +211,7 @@ def prepare(output: Output, job: str, folder: str) -> None:
     """
     if output.written == job:
         raise CompleteError(f"{output.directory} is complete")
-    if output.written:
+    if output.written and output.append is None:
         raise _refusal(output.directory)
     refuse_newer(output, job)
     try:
@@ -179,28 +228,41 @@ def refuse_newer(output: Output, job: str = "") -> None:
         return
     if state.manifest and state.manifest.job == job:
         raise CompleteError(f"{output.directory} is complete")
+    if output.append is not None and state.manifest and output.parent in state.manifest.ancestors:
+        return  # The commit compares the records with those that were added.
     raise UsageError(
         f"--output {output.directory}: a dataset was completed here after this job began; run it again "
         "with --overwrite to replace that"
     )
 
 
-def commit(output: Output, manifest: Manifest, before: State) -> None:
+class OvertakenError(DataError):
+    """Another command committed the generation that a run was about to commit."""
+
+
+class Committed(Holder, Protocol):
+    """A run that commits a generation with this number."""
+
+    @property
+    def generation(self) -> int: ...
+
+
+def commit(output: Committed, manifest: Manifest, before: State) -> None:
     """Completes a dataset whose files are all written, given the state of its directory.
 
     A runner may call it again.
 
     Raises:
-        DataError: Another job completed a dataset there in the meantime.
+        OvertakenError: (a DataError) Another job completed a dataset there in the meantime.
         OSError: A file cannot be written.
     """
     directory, data = output.directory, manifest.to_bytes()
     name = generation_file(output.generation)
     # After a loss of power there must be no manifest without its shards.
     sync_names(directory, manifest.paths)
-    too_late = DataError(
-        f"--output {directory}: another job completed a dataset here while this one ran; add "
-        "--overwrite to replace it"
+    advice = "run it again" if manifest.ancestors else "add --overwrite to replace it"
+    too_late = OvertakenError(
+        f"--output {directory}: another job completed a dataset here while this one ran; {advice}"
     )
     if max(before.generations, default=0) > output.generation:
         raise too_late  # The generation of this number has been replaced, and its manifest deleted.
@@ -210,15 +272,15 @@ def commit(output: Output, manifest: Manifest, before: State) -> None:
         raise too_late from None
     sync_names(directory, [name])
     # Runs with a folder before the first attempt cannot commit any more; later ones may have begun the next generation.
-    folders = before.named if name in before.sizes else before.folders
+    began_before = before.noted if name not in before.sizes else frozenset[str]()
     if _copy_newest(directory, output.staging) == data:  # Otherwise the next job has committed.
-        _finish(directory, before, manifest, folders, output.run)
+        _finish(before, manifest, began_before, output.run)
 
 
 def _abandoned(state: State) -> frozenset[str]:
     """The folders of a complete dataset in which no run is at work: runs have files in `STAGING` first."""
     idle = all(folder_of(name) != STAGING for name in state.sizes)
-    return state.folders if idle else state.named
+    return state.noted if idle else frozenset()
 
 
 def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> bytes:
@@ -230,21 +292,26 @@ def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> b
     return newest
 
 
-def _finish(
-    directory: str, state: State, manifest: Manifest, folders: frozenset[str], run: str = ""
-) -> None:
+def _finish(state: State, manifest: Manifest, began: frozenset[str], run: str = "") -> None:
     """Finishes a commit: deletes the files that the newest generation, whose manifest is given, does not need.
 
-    Nothing is deleted while another run is at work. Files left by an interruption are deleted by the next job.
+    If it continues others, these keep their files, and only what its own run left is deleted. Nothing is deleted while
+    another run is at work. Files left by an interruption are deleted by the next job.
 
     Args:
-        directory, state, manifest: The dataset.
-        folders: The folders that may be deleted unless the newest generation names them.
+        state, manifest: The dataset.
+        began: The folders of runs that cannot commit any more.
         run: The run that has committed; empty if another job found the dataset complete.
     """
+    directory = state.directory
     if is_busy(directory, run):
         return
     named = frozenset(map(folder_of, manifest.paths))
+    if manifest.ancestors:
+        named = folders = named & state.noted
+    else:
+        folders = state.named | began
+    first = manifest.generation - len(manifest.ancestors)
     unnamed, left, dead = [], [], []
     for name in state.sizes.keys() - manifest.paths:
         folder = folder_of(name)
@@ -253,7 +320,7 @@ def _finish(
             unnamed.append(name)
         elif folder == STAGING and not is_lease(name, run):
             left.append(name)
-        elif (older := _GENERATION.fullmatch(name)) and int(older[1]) < manifest.generation:
+        elif (older := _GENERATION.fullmatch(name)) and int(older[1]) < first:
             dead.append(name)
     # Notes and manifests of older generations go last: they show the next job which files are a job's.
     for names in (left, sorted(unnamed, key=lambda name: name.endswith(DONE)), dead):

@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from beam_jobs.dataset.output import STAGING, Output, not_writable
+from beam_jobs.dataset.output import STAGING, not_writable
 from beam_jobs.errors import JobError, UsageError
 from beam_jobs.storage.atomic import delete_files, list_files, write_file
 from beam_jobs.storage.files import content_of
@@ -186,12 +186,25 @@ def _delete_ended(runs: Iterable[_Run]) -> None:
     delete_files(path for run in ended for path in run.paths)
 
 
+class Holder(Protocol):
+    """A run: the dataset's directory, the name of its folder in `STAGING`, and the path of that."""
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def run(self) -> str: ...
+
+    @property
+    def staging(self) -> str: ...
+
+
 @contextlib.contextmanager
-def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
+def leased(output: Holder, job: str, keeps: bool = False) -> Iterator[None]:
     """Holds a lease on an output directory while a job runs.
 
     Args:
-        output: The dataset, and the run.
+        output: The run.
         job: The job's name.
         keeps: Whether to keep the run's files because an engine continues the job without this process.
 
@@ -233,18 +246,18 @@ def leased(output: Output, job: str, keeps: bool) -> Iterator[None]:
             drop_empty_folder(directory)
 
 
-def _renew(output: Output, lease: Lease) -> None:
+def _renew(output: Holder, lease: Lease) -> None:
     data = json.dumps(lease._replace(renewed=time.time())).encode()
     write_file(join(output.staging, _LEASE), data, output.staging, replace=True)
 
 
-def _keep_renewing(output: Output, lease: Lease, ended: threading.Event) -> None:
+def _keep_renewing(output: Holder, lease: Lease, ended: threading.Event) -> None:
     while not ended.wait(_RENEWED_SECONDS):
         with contextlib.suppress(OSError, JobError):
             _renew(output, lease)
 
 
-def note_remote(output: Output, note: bytes) -> None:
+def note_remote(output: Holder, note: bytes) -> None:
     """Keeps the note that finds a run's job on its engine, if the directory can be written."""
     with contextlib.suppress(OSError, JobError):
         write_file(join(output.staging, _REMOTE), note, output.staging, replace=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import math
 import re
 from bisect import bisect_right
@@ -18,6 +17,8 @@ import numpy as np
 from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.source import COLUMN
+from readers.format.lookup.keys import ORDER, hash64, hashes64
+from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.splits import check_split_name
 
 MAX_SPLITS = 256  # one byte per record
@@ -149,34 +150,6 @@ class Splits:
             ) from None
 
 
-def hash64(seed: int, purpose: bytes, text: str) -> int:
-    """A uniform 64-bit hash, the same on every machine: BLAKE2b keyed with the seed.
-
-    Hashes for different purposes, of at most 16 bytes, are independent.
-    """
-    state = _keyed(seed, purpose).copy()
-    state.update(text.encode("utf-8", "surrogateescape"))
-    return int.from_bytes(state.digest(), "little")
-
-
-def hashes64(seed: int, purpose: bytes, texts: Iterable[bytes]) -> np.ndarray:
-    """The `hash64` of many texts, given as UTF-8: uint64 [n], in half the time."""
-    keyed = _keyed(seed, purpose)
-    digests = []
-    for text in texts:
-        state = keyed.copy()
-        state.update(text)
-        digests.append(state.digest())
-    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64, copy=False)
-
-
-@functools.lru_cache(maxsize=64)
-def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
-    # Mixing in the seed takes half the time of hashing a key, so it is done once.
-    key = seed.to_bytes(8, "little", signed=True)
-    return hashlib.blake2b(digest_size=8, key=key, person=purpose)
-
-
 @dataclass(frozen=True)
 class Groups:
     """The rule for a record's group; by default each record is its own group.
@@ -233,6 +206,9 @@ class Groups:
 # all records; or of the records of each label.
 Exact = Literal["", "records", "labels"]
 
+# What to do with a record whose key the dataset has.
+Existing = Literal["error", "skip", "replace"]
+
 # Stands for all labels, and is not a label itself.
 ALL = ""
 
@@ -248,6 +224,9 @@ class Placement:
         split_column: The column that names a record's split; if empty, splits follow hashes.
         exact: Of what every split gets its exact share.
         windows: Whether a source gives several records, which stay together.
+        stored: The keys of the dataset to which records are appended.
+        existing: What to do with records whose keys it has: fail (`error`), leave them out (`skip`), or write them
+            (`replace`).
     """
 
     seed: int
@@ -256,6 +235,23 @@ class Placement:
     split_column: str = ""
     exact: Exact = ""
     windows: bool = False
+    stored: StoredKeys | None = field(default=None, repr=False)
+    existing: Existing = field(default="error", repr=False)
+
+    def skipped(self, keys: Sequence[bytes]) -> np.ndarray:
+        """The numbers of the keys whose records are left out, because the dataset has them, int64 [k]."""
+        if self.existing != "skip" or not len(keys):
+            return np.empty(0, np.int64)
+        return self._stored_among(self.orders(keys))
+
+    def refused(self, orders: np.ndarray) -> np.ndarray:
+        """The numbers of the keys that the dataset has, but may not have, int64 [k], given their hashes, uint64 [n]."""
+        return self._stored_among(orders) if self.existing == "error" else np.empty(0, np.int64)
+
+    def _stored_among(self, orders: np.ndarray) -> np.ndarray:
+        if self.stored is None:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(self.stored.find(orders)[:, 0] >= 0)
 
     @property
     def split_features(self) -> set[str]:
@@ -279,7 +275,7 @@ class Placement:
 
     def order(self, key: str) -> int:
         """The 64-bit place of a record in the global order."""
-        return hash64(self.seed, b"order", key)
+        return hash64(self.seed, ORDER, key)
 
     def split(self, group: str) -> int:
         """The index of the split of a group of records."""
@@ -304,7 +300,7 @@ class Placement:
 
     def orders(self, keys: Iterable[bytes]) -> np.ndarray:
         """The `order` of many keys in UTF-8, uint64 [n]."""
-        return hashes64(self.seed, b"order", keys)
+        return hashes64(self.seed, ORDER, keys)
 
     def splits_of(self, groups: Sequence[bytes]) -> np.ndarray:
         """The `split` of many groups, uint8 [n]."""

@@ -105,7 +105,7 @@ def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
         ]
         return MixedOrder(counts, orders, weights, seed if shuffle else None)
     if options.order.buffer is not None:
-        return InterleavedOrder([part.take for part in plan.parts], seed, options.order.buffer)
+        return InterleavedOrder(plan.counts, seed, options.order.buffer)
     return GlobalOrder(plan.records, seed) if shuffle else SequentialOrder()
 
 

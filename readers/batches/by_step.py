@@ -78,7 +78,8 @@ class BatchesByStep(BatchSource[int]):
     def state(self, cursor: int) -> State:
         epoch, place = self.schedule.after(cursor)
         seed = self.options.seed or 0
-        return State(epoch, place, seed, self._order_name, self.plan.digest)
+        plan = self.plan
+        return State(epoch, place, seed, self._order_name, plan.digest, (), plan.generations)
 
     def bounds_of(self, number: int) -> tuple[int, int | None]:
         return self.schedule.steps_of_pass(number if self.options.order.each_pass else 0)

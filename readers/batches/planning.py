@@ -13,6 +13,7 @@ from readers.decoders.record_work import Map
 from readers.files.local import is_local
 from readers.format.schema import Schema, format_shape
 from readers.hosts import host_of
+from readers.order.state import State
 from readers.shards.cache import check_cache
 from readers.shards.features import with_decoders, with_fixed_shapes, with_function
 from readers.shards.plan import Plan
@@ -39,7 +40,8 @@ def plan_of(arguments: Mapping[str, Any], strings: bool = True) -> tuple[Plan, R
     skip = options.on_corrupt == "skip"
     check_cache(options.cache)
     names = options.features_to_read(arguments["columns"])
-    plan = resolve(**what, columns=names, accept_cut=skip)
+    pinned = options.state.generations if isinstance(options.state, State) else ()
+    plan = resolve(**what, columns=names, accept_cut=skip, pinned=pinned)
     options = replace(options, order=_known_order(plan, options))
     if not strings and names is None and options.map is None:
         decoded = options.decoders

@@ -18,9 +18,9 @@ from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
 
-# The sections in the index of every job: where each record begins and the last one ends; and the top
-# 32 bits of the hash that orders the records.
-OFFSET, HASH = "offset", "hash"
+# The sections in the index of every job: where each record begins and the last one ends; and the upper and
+# the lower 32 bits of the hash that orders the records.
+OFFSET, HASH, HASH_LOW = "offset", "hash", "hash/low"
 
 # Precedes the name of a feature.
 LENGTH, VALUE = "length/", "value/"
@@ -76,11 +76,17 @@ class Head:
         section = self.sections[name]
         return np.frombuffer(data, section.dtype, self.records + (name == OFFSET), section.start)
 
-    def damaged(self, data: Any) -> int | None:
-        """The byte at which the first block with a wrong checksum begins; None if all are correct."""
-        for block, crc in enumerate(self.checksums.tolist()):
+    def damaged(self, data: Any, name: str = "") -> int | None:
+        """The byte at which the first block with a wrong checksum begins, of all or of a section; None if all are correct."""
+        first, stop = 0, len(self.checksums)
+        if name:
+            begin = self.sections[name].start - self.start
+            end = begin + self.numbers(data, name).nbytes
+            first, stop = begin // BLOCK_BYTES, -(-end // BLOCK_BYTES)
+        octets = np.frombuffer(data, np.uint8)
+        for block in range(first, stop):
             at = self.start + block * BLOCK_BYTES
-            if google_crc32c.value(data[at : at + BLOCK_BYTES]) != crc:
+            if google_crc32c.value(octets[at : at + BLOCK_BYTES]) != self.checksums[block]:
                 return at
         return None
 

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 
 from readers.files.files import RefusedError
 from readers.files.local import is_local, path_text
-from readers.files.of_path import read_file
+from readers.files.of_path import files_of, read_file
 from readers.format.display import features_table, format_table, splits_table
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
-from readers.format.splits import FIELDS, File, Shard, Split, split_json, typed
+from readers.format.splits import FIELDS, File, Shard, Split, is_sibling, split_json, typed
 
 FORMAT_VERSION = 2
 
 MANIFEST = "manifest.json"
 GENERATIONS = "generations"
+TAGS = "tags"
+
+# The content of a tag: the number of a generation, and the SHA-256 of its manifest.
+_TAG = re.compile(rb"([1-9][0-9]{0,17}) ([0-9a-f]{64})\n")
+
+# The environment variable with the directories, divided by commas, in which manifests elsewhere may have shards.
+ALLOWED_BASES = "BEAM_SHARDS_BASES"
 VOCABULARY = "vocabulary.txt"
 
 # The first two words of every vocabulary, with the ids 0 and 1, are not stored in its file.
@@ -50,6 +58,9 @@ _ADVICE_FOR_NEWER = (
     "shards as TFRecord files with schema="
 )
 
+# What a manifest may require of its readers.
+_KNOWN = frozenset(["base", "families", "gone", "rows"])
+
 # The last field of a manifest: the CRC32C of all bytes before its line.
 _OWN_CRC = re.compile(rb' "crc32c": "([0-9a-f]{8})"\n}\n\Z')
 
@@ -59,7 +70,15 @@ class DatasetError(ValueError):
 
 
 def join(directory: str, name: str) -> str:
-    """The path of a file in a directory, on any filesystem."""
+    """The path of a file in a directory, on any filesystem; below a base, also of one outside of it."""
+    if name.startswith("../"):
+        if is_local(directory):
+            parent = os.path.dirname(os.path.abspath(directory))
+        else:
+            parent = directory.rstrip("/").rpartition("/")[0]
+        return join(parent, name[3:])
+    if name.startswith("/") or "://" in name:
+        return name
     return directory + ("" if not directory or directory.endswith("/") else "/") + name
 
 
@@ -92,7 +111,10 @@ class Manifest:
         rejects: The paths of the lists of rejects.
         generation: The number of the generation.
         job: Identifies the contents: the options of the job, and its inputs with their sizes.
-        ancestors: The SHA-256 of the manifests of the generations that this one continues.
+        ancestors: The SHA-256 of the manifests of the generations that this one continues, from the first on.
+        base: Directories outside of the dataset's, relative to it or absolute, in which some of its shards are.
+        families: Name -> the features in its shards, which lie next to those of the splits.
+        operation: The command that made the generation: its `name`, and its options.
     """
 
     schema: Schema
@@ -108,6 +130,9 @@ class Manifest:
     generation: int = 1
     job: str = ""
     ancestors: tuple[str, ...] = ()
+    base: tuple[str, ...] = ()
+    families: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    operation: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         tables = features_table(self.schema), splits_table(self.splits)
@@ -179,10 +204,24 @@ class Manifest:
 
     @property
     def paths(self) -> set[str]:
-        """The paths of all files in the dataset's directory, except the manifests themselves."""
-        shards = {shard.path for shard in self.shards}
-        indexes = {path + INDEX_SUFFIX for path in shards}
-        return {*shards, *indexes, *self.rejects, *(file.path for file in self.files.values())}
+        """The paths of all files, except the manifests themselves; with a base, some are outside of the directory."""
+        splits = self.splits.values()
+        shards = {shard.path for split in splits for shard in split.every_shard}
+        rows = {rows.path for split in splits for rows in (split.gone, split.rows) if rows}
+        others = {*self.rejects, *(file.path for file in self.files.values())}
+        return {*shards, *(path + INDEX_SUFFIX for path in shards), *rows, *others}
+
+    @property
+    def requires(self) -> list[str]:
+        """What a reader needs to know to read the dataset rightly."""
+        splits = self.splits.values()
+        needs = {
+            "base": self.base,
+            "families": self.families,
+            "gone": any(split.gone for split in splits),
+            "rows": any(split.rows for split in splits),
+        }
+        return [name for name, is_needed in needs.items() if is_needed]
 
     @property
     def duplicates(self) -> int:
@@ -295,9 +334,16 @@ class Manifest:
         """The manifest as JSON values."""
         return {
             "format_version": FORMAT_VERSION,
-            "requires": [],
+            "requires": self.requires,
             "generation": self.generation,
             "ancestors": list(self.ancestors),
+            **({"operation": self.operation} if self.operation else {}),
+            **({"base": list(self.base)} if self.base else {}),
+            **(
+                {"families": {name: list(names) for name, names in self.families.items()}}
+                if self.families
+                else {}
+            ),
             "job": self.job,
             "schema": self.schema.to_json(),
             "label_names": list(self.label_names),
@@ -359,8 +405,8 @@ class Manifest:
                 + (_ADVICE_FOR_NEWER if is_newer else "; run the job again")
             )
         try:
-            # A later format may require support for a feature; there are none so far.
-            if unknown := typed(value, "requires", list):
+            # A later format may require support for something else.
+            if unknown := {*typed(value, "requires", list)} - _KNOWN:
                 raise ValueError(f"it requires {min(map(str, unknown))!r}{_ADVICE_FOR_NEWER}")
             fields = {name: read(value, name) for name, read in FIELDS.items()}
         except KeyError as error:
@@ -371,8 +417,14 @@ class Manifest:
         manifest = cls(**fields)
         if manifest.rejected != rejected:
             raise ValueError(f"{rejected} rejected, but the splits add up to {manifest.rejected}")
-        if len({shard.path for shard in manifest.shards}) < len(manifest.shards):
+        every = [shard.path for split in manifest.splits.values() for shard in split.every_shard]
+        if len(set(every)) < len(every):
             raise ValueError("splits: a shard is listed twice")
+        if {*typed(value, "requires", list)} != {*manifest.requires}:
+            raise ValueError(f"it requires {value['requires']}, expected {manifest.requires}")
+        for name, split in manifest.splits.items():
+            if split.families.keys() != manifest.families.keys():
+                raise ValueError(f"split {name}: its families differ from those of the dataset")
         for name, size in ((VOCABULARY, manifest.vocabulary), (TOKENIZER, manifest.tokenizer)):
             if bool(size) != (name in manifest.files):
                 raise ValueError(f"{size} ids, and {name} is {'not ' * bool(size)}among its files")
@@ -380,17 +432,100 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str]) -> Manifest:
-        """Reads the newest manifest of a dataset on a disk, in an object store, or from any fsspec URL.
+        """Reads a manifest of a dataset on a disk, in an object store, or from any fsspec URL.
+
+        Args:
+            directory: The dataset, for its newest generation; or `DIR@3` or `DIR@TAG`.
 
         Raises:
             DatasetError: (a ValueError) The directory has no manifest, or a damaged one.
             StoreError: (an OSError) A store still fails after several retries.
         """
-        directory = path_text(directory)
-        found = newest_manifest(directory, read_file)
-        if found is None:
-            raise DatasetError(_without_manifest(directory))
-        return found[1]
+        return open_generation(path_text(directory)).manifest
+
+
+class Generation(NamedTuple):
+    """A generation of a dataset, whose directory is without `@`."""
+
+    directory: str
+    manifest: Manifest
+    sha256: str
+
+
+def open_generation(path: str, pinned: Collection[str] = ()) -> Generation:
+    """Reads the manifest of a dataset, or of one of its generations.
+
+    Args:
+        path: A directory, for the newest generation; or `DIR@3` or `DIR@TAG`.
+        pinned: SHA-256 of manifests. If the newest generation continues one of them, that one is read instead.
+
+    Raises:
+        DatasetError: (a ValueError) There is no manifest, generation or tag, or a manifest is damaged.
+        StoreError: (an OSError) A store still fails after several retries.
+    """
+    directory, name = divided(path)
+    newest = newest_manifest(directory, read_file)
+    if newest is None:
+        raise DatasetError(_without_manifest(directory))
+    data, manifest = newest
+    number, found, expected = manifest.generation, hashlib.sha256(data).hexdigest(), ""
+    first = number - len(manifest.ancestors)
+    if name.isdecimal():
+        number = int(name)
+    elif name:
+        number, expected = read_tag(directory, name)
+    elif found not in pinned:
+        older = [n for n, sha256 in enumerate(manifest.ancestors, first) if sha256 in pinned]
+        number = older[-1] if older else number
+    if first <= number < manifest.generation:
+        expected = expected or manifest.ancestors[number - first]
+    if number != manifest.generation:
+        try:
+            data = read_file(join(directory, generation_file(number)))
+            manifest, found = Manifest.from_bytes(data), hashlib.sha256(data).hexdigest()
+        except FileNotFoundError:
+            raise DatasetError(
+                f"{path}: generation {number} is not here any more; beam-shards log {directory} lists those that are"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(f"{join(directory, generation_file(number))}: {error}") from None
+        if expected not in ("", found):
+            raise DatasetError(f"{path}: generation {number} has been replaced by another one")
+    _check_bases(directory, manifest.base)
+    return Generation(directory, manifest, found)
+
+
+def divided(path: str) -> tuple[str, str]:
+    """The directory of a dataset, and the generation or tag after `@`; a directory with such a name wins."""
+    folder, at, name = path.rstrip("/").rpartition("@")
+    if not at or not folder or "/" in name or not name:
+        return path, ""
+    is_here = files_of(path).exists(join(path, MANIFEST))
+    return (path, "") if is_here else (folder, name)
+
+
+def read_tag(directory: str, name: str) -> tuple[int, str]:
+    """The number of a tagged generation, and the SHA-256 of its manifest; DatasetError if there is no such tag."""
+    try:
+        found = _TAG.fullmatch(read_file(join(directory, f"{TAGS}/{name}")))
+    except (FileNotFoundError, NotADirectoryError):
+        raise DatasetError(f"{directory}: no generation or tag {name!r}") from None
+    if found is None:
+        raise DatasetError(f"{directory}/{TAGS}/{name}: expected a generation and its SHA-256")
+    return int(found[1]), found[2].decode()
+
+
+def _check_bases(directory: str, bases: Sequence[str]) -> None:
+    """Raises DatasetError for a base outside of the dataset's parent folder, unless `ALLOWED_BASES` has it.
+
+    Otherwise a manifest of somebody else could name any file of this machine.
+    """
+    allowed = [base.rstrip("/") for base in os.environ.get(ALLOWED_BASES, "").split(",") if base]
+    for base in bases:
+        if not is_sibling(base) and not any(f"{base}/".startswith(f"{a}/") for a in allowed):
+            raise DatasetError(
+                f"{directory}: its shards are in {base}; if you trust it, set {ALLOWED_BASES}={base}"
+            )
 
 
 def newest_manifest(directory: str, read: Callable[[str], bytes]) -> tuple[bytes, Manifest] | None:

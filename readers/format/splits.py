@@ -6,10 +6,11 @@ import contextlib
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from readers.format.lookup.rows import RowList
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 
@@ -36,11 +37,20 @@ def check_split_name(name: str) -> str:
     return name
 
 
-def checked_path(path: Any) -> str:
-    """Returns a path in a dataset; ValueError if it is not text, or may lead out of the dataset's directory."""
-    if not isinstance(path, str) or not all(map(_PART.fullmatch, path.split("/"))):
-        raise ValueError(f"path {str(path)[:200]!r}: expected a path inside the dataset")
-    return path
+def checked_path(path: Any, bases: Sequence[str] = ()) -> str:
+    """Returns a path in a dataset, or below a base; ValueError if it is not text, or may lead elsewhere."""
+    if isinstance(path, str):
+        base = next((base for base in bases if path.startswith(f"{base}/")), None)
+        inside = path if base is None else path[len(base) + 1 :]
+        if all(map(_PART.fullmatch, inside.split("/"))):
+            return path
+    raise ValueError(f"path {str(path)[:200]!r}: expected a path inside the dataset")
+
+
+def is_sibling(base: str) -> bool:
+    """Whether a base lies in the parent folder of the dataset."""
+    up, *parts = base.split("/")
+    return up == ".." and bool(parts) and all(map(_PART.fullmatch, parts))
 
 
 class File(NamedTuple):
@@ -82,13 +92,18 @@ class Shard:
 class Split:
     """The shards of one split.
 
+    The row of a record is its number among the records of all shards.
+
     Attributes:
-        shards: The shards, in the order of their numbers.
+        shards: The shards, in the order in which they were added, and of their numbers.
         rejected: The number of inputs of this split that were rejected.
         statistics: Feature name -> statistics of its values in this split only, so that a
             normalization fitted to `train` does not use data from `test`.
         duplicates: The number of inputs of this split that were dropped as duplicates.
         remarks: What was not read of the inputs of this split, and what was taken for what.
+        gone: The rows that readers skip; None if there are none.
+        rows: The only rows that readers see; None if they see all that are not gone.
+        families: Name -> one shard for each of `shards`, with further features of its records, in the same order.
     """
 
     shards: tuple[Shard, ...]
@@ -96,11 +111,26 @@ class Split:
     statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
     duplicates: int = 0
     remarks: Remarks = field(default_factory=Remarks)
+    gone: RowList | None = None
+    rows: RowList | None = None
+    families: dict[str, tuple[Shard, ...]] = field(default_factory=dict)
+
+    @property
+    def stored(self) -> int:
+        """The number of records in the shards."""
+        return sum(shard.records for shard in self.shards)
 
     @property
     def records(self) -> int:
-        """The number of records."""
-        return sum(shard.records for shard in self.shards)
+        """The number of records that readers see."""
+        if self.rows is not None:
+            return self.rows.records
+        return self.stored - (self.gone.records if self.gone else 0)
+
+    @property
+    def every_shard(self) -> list[Shard]:
+        """The shards of the split and of its families."""
+        return [*self.shards, *(shard for shards in self.families.values() for shard in shards)]
 
     @property
     def bytes(self) -> int:
@@ -127,38 +157,82 @@ def split_json(split: Split) -> dict[str, Any]:
         "duplicates": split.duplicates,
         **({"remarks": split.remarks.to_json()} if split.remarks else {}),
         "statistics": split.statistics,
-        "shards": [
-            {
-                "path": shard.path,
-                "records": shard.records,
-                "bytes": shard.bytes,
-                "crc32c": f"{shard.crc32c:08x}",
-                "smallest_hash": f"{shard.smallest_hash:08x}",
-                "index": {"bytes": shard.index_bytes, "crc32c": f"{shard.index_crc32c:08x}"},
-            }
-            for shard in split.shards
-        ],
+        **{
+            name: {"path": rows.path, "records": rows.records, "crc32c": f"{rows.crc32c:08x}"}
+            for name, rows in (("gone", split.gone), ("rows", split.rows))
+            if rows is not None
+        },
+        "shards": _shards_json(split.shards),
+        **(
+            {"families": {name: _shards_json(shards) for name, shards in split.families.items()}}
+            if split.families
+            else {}
+        ),
     }
 
 
-def _split_of(name: str, value: Mapping[str, Any]) -> Split:
-    """Makes a split from the JSON values of `split_json`; ValueError, KeyError or TypeError if a field is wrong or missing."""
+def _shards_json(shards: Sequence[Shard]) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": shard.path,
+            "records": shard.records,
+            "bytes": shard.bytes,
+            "crc32c": f"{shard.crc32c:08x}",
+            "smallest_hash": f"{shard.smallest_hash:08x}",
+            "index": {"bytes": shard.index_bytes, "crc32c": f"{shard.index_crc32c:08x}"},
+        }
+        for shard in shards
+    ]
+
+
+def _shards_of(values: list[Any], bases: Sequence[str]) -> tuple[Shard, ...]:
     shards = []
-    for shard in typed(value, "shards", list):
-        path = checked_path(shard["path"])
+    for shard in values:
+        path = checked_path(shard["path"], bases)
         try:
             records, index = _count(shard, "records"), typed(shard, "index", dict)
             smallest = _hex_number(shard, "smallest_hash")
             shards.append(Shard(path, records, *_size_of(shard), *_size_of(index), smallest))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+    return tuple(shards)
+
+
+def _rows_of(value: Mapping[str, Any], key: str, bases: Sequence[str]) -> RowList | None:
+    """The list of rows in a field, which may be missing."""
+    if key not in value:
+        return None
+    rows = typed(value, key, dict)
+    path = checked_path(rows["path"], bases)
+    return RowList(path, _count(rows, "records"), _hex_number(rows, "crc32c"))
+
+
+def _split_of(name: str, value: Mapping[str, Any], bases: Sequence[str]) -> Split:
+    """Makes a split from the JSON values of `split_json`; ValueError, KeyError or TypeError if a field is wrong or missing."""
     split = Split(
-        tuple(shards),
+        _shards_of(typed(value, "shards", list), bases),
         _count(value, "rejected"),
         typed(value, "statistics", dict),
         _count(value, "duplicates"),
         Remarks.from_json(value.get("remarks", [])),
+        _rows_of(value, "gone", bases),
+        _rows_of(value, "rows", bases),
+        {
+            name: _shards_of(shards, bases)
+            for name, shards in (
+                typed(value, "families", dict) if "families" in value else {}
+            ).items()
+        },
     )
+    counts = [shard.records for shard in split.shards]
+    if any([shard.records for shard in shards] != counts for shards in split.families.values()):
+        raise ValueError(
+            f"split {name}: the shards of a family differ from its shards in their records"
+        )
+    if max(rows.records if rows else 0 for rows in (split.gone, split.rows)) > split.stored:
+        raise ValueError(f"split {name}: it lists more rows than its {split.stored} stored records")
+    if split.gone and split.rows:
+        raise ValueError(f"split {name}: expected either rows or rows that are gone")
     for key, total in (("records", split.records), ("bytes", split.bytes)):
         if _count(value, key) != total:
             raise ValueError(f"split {name}: {value[key]} {key}, but its shards add up to {total}")
@@ -214,14 +288,23 @@ def _names(value: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:
 
 
 def _splits(value: Mapping[str, Any], key: str) -> dict[str, Split]:
-    splits = typed(value, key, dict).items()
-    return {check_split_name(name): _split_of(name, split) for name, split in splits}
+    splits, bases = typed(value, key, dict).items(), _bases(value, "base")
+    return {check_split_name(name): _split_of(name, split, bases) for name, split in splits}
+
+
+def _bases(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The directories outside of the dataset in which it may have files; the field may be missing."""
+    return _texts(value, key) if key in value else ()
+
+
+def _families(value: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:
+    return _names(value, key) if key in value else {}
 
 
 def _files(value: Mapping[str, Any], key: str) -> dict[str, File]:
     files = {}
     for name, file in typed(value, key, dict).items():
-        path = checked_path(file["path"])
+        path = checked_path(file["path"], _bases(value, "base"))
         try:
             files[name] = File(path, _hex_number(file, "crc32c"))
         except ValueError as error:
@@ -247,4 +330,7 @@ FIELDS: dict[str, Callable[[Mapping[str, Any], str], Any]] = {
     "generation": _count,
     "job": functools.partial(typed, kind=str),
     "ancestors": _texts,
+    "base": _bases,
+    "families": _families,
+    "operation": lambda value, key: typed(value, key, dict) if key in value else {},
 }

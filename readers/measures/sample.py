@@ -186,6 +186,7 @@ def _visited(directory: str, part: str, schema: Schema, features: Features) -> l
     plan = resolve(directory, part, schema, None)
     offsets = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in plan.parts]
     lengths = np.concatenate([*offsets, np.empty(0, np.int64)])
+    lengths = lengths[plan.rows.of(np.arange(plan.records))] if plan.rows is not None else lengths
     source, large = RecordSource(directory, part, schema=undecoded(schema)), Lock()
 
     def decoded(numbers: range) -> Iterator[tuple[int, Record]]:

@@ -56,8 +56,8 @@ class InterleavedOrder:
     """
 
     def __init__(self, counts: Sequence[int], seed: int, window: int) -> None:
-        self._counts = np.array(counts, np.int64)
-        self._firsts = np.cumsum(self._counts) - self._counts
+        every = np.array(counts, np.int64)
+        self._counts, self._firsts = every[every > 0], (np.cumsum(every) - every)[every > 0]
         self._records = int(self._counts.sum())
         self._seed, self._window = seed, window
 

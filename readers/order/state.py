@@ -39,6 +39,7 @@ class State:
         dataset: A fingerprint of the records and their order. A state does not fit other datasets.
         held: The places of records that were read but are not in a batch yet, for example in
             buckets.
+        generations: The SHA-256 of the manifests of the datasets, with which they are found again after they have changed.
 
     Raises:
         ValueError: A value has the wrong type, a number is negative, or a held place was not read.
@@ -50,6 +51,7 @@ class State:
     order: str
     dataset: str
     held: tuple[int, ...] = ()
+    generations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("epoch", "place", "seed"):
@@ -66,6 +68,14 @@ class State:
         for name in ("order", "dataset"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r}, not text")
+        generations = self.generations
+        if not isinstance(generations, (list, tuple)) or not all(
+            isinstance(g, str) for g in generations
+        ):
+            raise ValueError(
+                f"not a reader's state: generations={generations!r:.80}, not a list of text"
+            )
+        object.__setattr__(self, "generations", tuple(generations))
 
     def to_json(self) -> str:
         """The state as one line of JSON."""
@@ -90,7 +100,7 @@ class State:
             )
         if version != _VERSION:
             raise ValueError(f"not a state of version {_VERSION}: {str(value)[:80]}")
-        missing = [field.name for field in fields(cls)[:-1] if field.name not in value]
+        missing = [field.name for field in fields(cls)[:-2] if field.name not in value]
         if missing:
             raise ValueError(f"not a reader's state: {str(value)[:80]} lacks {', '.join(missing)}")
         return cls(

@@ -46,10 +46,10 @@ class MappedRecords:
         shards, (files, owners) = self._shards, self._known
         if not shards.is_fetched or len(files) > MOST_OPEN:
             return None
-        numbers = np.ascontiguousarray(numbers)
+        stored = np.ascontiguousarray(shards.stored(numbers))
         for _ in range(2):
             found, addresses, sizes = library.locate(
-                numbers, shards.ends, shards.firsts, files, next(_CALLS), MAX_FRAMED_BYTES, LONG_RUN
+                stored, shards.ends, shards.firsts, files, next(_CALLS), MAX_FRAMED_BYTES, LONG_RUN
             )
             if found == len(numbers):
                 return Addresses(addresses, sizes, owners)

@@ -12,12 +12,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from readers.files.kept import drop, kept
-from readers.files.local import is_local, open_local
 from readers.files.mapped import MappedFile
-from readers.files.mounts import is_on_local_disk
 from readers.files.of_path import files_of
-from readers.format.index import Head, Index, checked_offsets, head_crc32c, parse_head
-from readers.format.manifest import INDEX_SUFFIX, DatasetError
+from readers.format.index import Head, Index, checked_offsets, head_crc32c
+from readers.format.manifest import DatasetError
 from readers.format.tfrecord import (
     FRAME_BYTES,
     HEADER_BYTES,
@@ -47,55 +45,29 @@ def open_index(part: Part) -> BinaryIO:
         CorruptRecordError: The file has no index, and its records do not fill it without gaps.
         OSError: A file cannot be read.
     """
-    if (local := _in_place(part)) is not None:
+    if part.index_crc32c is not None:
+        return part.index.open()
+    if part.index.is_on_local_disk:
         with contextlib.suppress(FileNotFoundError):
-            file: BinaryIO = open_local(local)
-            return file
+            return part.index.open()
     return kept(*_copy_of(part))
-
-
-def _in_place(part: Part) -> str | None:
-    """The path of an index on a local disk, whether it exists or not; None elsewhere."""
-    path = part.path + INDEX_SUFFIX
-    if is_local(path) and is_on_local_disk(os.path.dirname(os.path.realpath(path))):
-        return path
-    return None
 
 
 def _copy_of(part: Part) -> tuple[Any, Callable[[], bytes]]:
     """The key of the local copy of an index, and a function that creates it."""
-    path = part.path + INDEX_SUFFIX
     if part.index_crc32c is not None:
-        return (path, part.index_bytes, part.index_crc32c), lambda: _fetched(part)
+        return part.index.key, part.index.fetch
     try:
-        data = _fetched(part)
+        data = part.index.fetch()
     except FileNotFoundError:
         version = files_of(part.path).stat(part.path).version
         return (part.path, version), lambda: scanned(part.path).to_bytes()
-    return (path, len(data), head_crc32c(data)), lambda: data
-
-
-def _fetched(part: Part) -> bytes:
-    """The bytes of an index, checked: a damaged copy would outlive the repair of the original."""
-    path = part.path + INDEX_SUFFIX
-    try:
-        data = files_of(path).read(path, 0, part.index_bytes or None)
-    except FileNotFoundError:
-        if part.index_crc32c is None:
-            raise
-        raise FileNotFoundError(
-            f"{path}: the manifest lists this index, but it is missing; {advice_for(part)}"
-        ) from None
-    at = head_of(data, part).damaged(data)
-    if at is not None:
-        raise DatasetError(f"{path}: damaged at byte {at}; {advice_for(part)}")
-    return data
+    return (part.index.path, len(data), head_crc32c(data)), lambda: data
 
 
 def forget(part: Part) -> bool:
     """Deletes the copy of an index, so that the next process creates it again; returns whether there was one."""
-    local = _in_place(part)
-    if local is not None and Path(local).exists():
+    if part.index.is_on_local_disk and Path(part.index.path).exists():
         return False
     return drop(_copy_of(part)[0])
 
@@ -143,49 +115,19 @@ def read_offsets(part: Part) -> np.ndarray:
     """
     with open_index(part) as file:
         data = file.read()
-    return offsets_of(data, head_of(data, part), part)
+    return offsets_of(data, part.index.head(data), part)
 
 
 def offsets_of(data: object, head: Head, part: Part) -> np.ndarray:
     """The same as `checked_offsets`, with advice in its errors."""
     try:
-        return checked_offsets(data, head, part.path + INDEX_SUFFIX)
+        return checked_offsets(data, head, part.index.path)
     except ValueError as error:
-        raise DatasetError(f"{error}; {advice_for(part)}") from None
+        raise DatasetError(f"{error}; {part.index.advice}") from None
 
 
 def index_of(part: Part) -> tuple[int, int, int]:
     """The number of records in a part's file, their bytes, and the size of the index; errors as for `read_offsets`."""
     with open_index(part) as file:
-        head = head_of(MappedFile(file).view, part)
+        head = part.index.head(MappedFile(file).view)
     return head.records, head.bytes, head.size
-
-
-def head_of(data: object, part: Part) -> Head:
-    """Parses the head of an index; DatasetError if it does not belong to a part's file."""
-    path = part.path + INDEX_SUFFIX
-    try:
-        head = parse_head(data, path)
-    except ValueError as error:
-        raise DatasetError(f"{error}; {advice_for(part)}") from None
-    for what, found, expected in (
-        ("records", head.records, part.total),
-        ("bytes of records", head.bytes, part.bytes),
-        ("bytes", head.size, None if part.total is None else part.index_bytes),
-        ("as the CRC32C of its head", _hex(head.crc32c), _hex(part.index_crc32c)),
-    ):
-        if expected not in (None, found):
-            source = "its file has" if part.crc32c is None else "the manifest states"
-            raise DatasetError(f"{path}: {found} {what}, {source} {expected}; {advice_for(part)}")
-    return head
-
-
-def _hex(crc: int | None) -> str | None:
-    return None if crc is None else f"{crc:08x}"
-
-
-def advice_for(part: Part) -> str:
-    """Advice for an index that is damaged, or does not belong to its file."""
-    if part.index_crc32c is None:
-        return "delete the index"
-    return "copy it again from where the job wrote it, or run the job again"

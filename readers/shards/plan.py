@@ -6,15 +6,20 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
+import numpy as np
 
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import RecordWork
+from readers.format.lookup.index_file import IndexFile
+from readers.format.lookup.rows import SeenRows
+from readers.format.manifest import INDEX_SUFFIX
 from readers.format.schema import Feature, Schema
 from readers.order.mixture import Mix
 from readers.order.split import shard_ranges
+from readers.shards.rows import Rows
 
 # The name of the single split of files without a manifest.
 ALL = "all"
@@ -25,7 +30,16 @@ Sizes = tuple[tuple[int, ...], tuple[int, ...]]
 # Features to read, or also the names of the channels to keep of each; None for all.
 ColumnNames = Sequence[str] | Mapping[str, Sequence[str] | None]
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mix
+Paths = str | os.PathLike[str] | Rows | Sequence[str | os.PathLike[str] | Rows] | Mix
+
+
+class Keys(NamedTuple):
+    """What orders the records of a generation: its SHA-256, the feature with their keys, and the seed of their hashes."""
+
+    generation: str
+    name: str
+    feature: Feature
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,8 @@ class Part:
             other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
+        smallest_hash: The smallest hash of its records according to the manifest.
+        keys: What orders its records; None if they cannot be looked up by a key.
     """
 
     path: str
@@ -54,6 +70,15 @@ class Part:
     version: tuple[int, int] | None = None
     index_bytes: int = 0
     index_crc32c: int | None = None
+    smallest_hash: int = 0
+    keys: Keys | None = None
+
+    @property
+    def index(self) -> IndexFile:
+        """The index of the file."""
+        size = None if self.total is None else self.index_bytes
+        path = self.path + INDEX_SUFFIX
+        return IndexFile(path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:
         """All records of the file."""
@@ -77,6 +102,8 @@ class Plan:
         work: The work on each record after it is read; None if there is none.
         meanings: The meaning of the numbers of each feature according to the manifest, such as names of channels.
         decoders: The decoders that keep some of these channels.
+        rows: The records of the parts that are read, and their order; None for all, one part after another.
+        generations: The SHA-256 of the manifests, if the datasets have one.
     """
 
     name: str
@@ -90,6 +117,22 @@ class Plan:
     work: RecordWork | None = None
     meanings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
+    rows: SeenRows | None = None
+    generations: tuple[str, ...] = ()
+
+    @property
+    def takes(self) -> list[int]:
+        """The number of stored records in each part."""
+        return [part.take for part in self.parts]
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of records that are read of each part."""
+        return (
+            self.rows.counts(np.cumsum(self.takes)).tolist()
+            if self.rows is not None
+            else self.takes
+        )
 
     @property
     def undecoded(self) -> Mapping[str, Feature]:
@@ -106,12 +149,21 @@ class Plan:
 
     def slice(self, start: int, stop: int) -> Plan:
         """The plan for the records from `start` to before `stop`."""
-        takes = [part.take for part in self.parts]
+        first, last, rows = (
+            self.rows.cut(start, stop) if self.rows is not None else (start, stop, None)
+        )
         parts = tuple(
             replace(self.parts[number], skip=self.parts[number].skip + skip, take=take)
-            for number, skip, take in shard_ranges(takes, start, stop)
+            for number, skip, take in shard_ranges(self.takes, first, last)
         )
-        return replace(self, parts=parts, records=stop - start)
+        return replace(self, parts=parts, records=stop - start, rows=rows)
+
+    def of(self, numbers: np.ndarray) -> Plan:
+        """The plan for the records with some numbers, int64 [n], in this order."""
+        rows = self.rows.of(numbers) if self.rows is not None else numbers
+        seen = SeenRows(sum(self.takes), rows, False)
+        fingerprint = (*self.fingerprint, seen.digest())
+        return replace(self, records=len(numbers), rows=seen, fingerprint=fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process may be on another machine, where files have other inodes.

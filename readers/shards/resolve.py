@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from readers.decoders.channels import Channels
 from readers.files.local import path_text
 from readers.files.of_path import files_of
-from readers.format.manifest import MANIFEST, Manifest, join
+from readers.format.lookup.rows import SeenRows, joined_rows
+from readers.format.manifest import MANIFEST, divided, join, open_generation
 from readers.format.schema import Schema
 from readers.order.mixture import Mix
 from readers.shards.features import common_sizes
 from readers.shards.plan import ColumnNames, Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
 from readers.shards.resolving.files import files_plan, found_files, is_glob
+from readers.shards.resolving.subsets import ReadSections, section_reader, subset
+from readers.shards.rows import Rows
 
 
 def resolve(
@@ -25,10 +30,12 @@ def resolve(
     schema: Mapping[str, Any] | None,
     columns: ColumnNames | None,
     accept_cut: bool = False,
+    pinned: Collection[str] = (),
 ) -> Plan:
     """Makes the plan of a reader, after all checks that do not need a record.
 
-    The arguments are those of `readers.load`, and whether to accept shards whose size differs from the manifest.
+    The arguments are those of `readers.load`, whether to accept shards whose size differs from the manifest, and the
+    SHA-256 of generations to read instead of the newest ones.
 
     Raises:
         FileNotFoundError: A file is missing.
@@ -38,19 +45,64 @@ def resolve(
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema(schema)
-    how = split, schema, columns, accept_cut
-    if isinstance(path, Mix):
-        return _mixed(path, [resolve(directory, *how) for directory in path.weights])
-    is_one = isinstance(path, (str, os.PathLike))
-    names = _names(path)
-    if schema is not None and not files_of(names[0]).exists(join(names[0], MANIFEST)):
-        plan = files_plan(found_files(names[0]) if is_one else names, split, schema)
-    elif not is_one:
-        return _joined(names, [resolve(name, *how) for name in names])
-    elif is_glob(names[0]):
-        raise ValueError(f"{names[0]}: a glob needs schema=; a dataset is a directory")
-    else:
-        plan = dataset_plan(names[0], Manifest.read(names[0]), split, schema, accept_cut)
+    return _Resolver(split, schema, columns, accept_cut, pinned).plan(path)
+
+
+class _Resolver:
+    """Makes plans; arguments as for `resolve`."""
+
+    def __init__(
+        self,
+        split: str | None,
+        schema: Schema | None,
+        columns: ColumnNames | None,
+        accept_cut: bool,
+        pinned: Collection[str],
+    ) -> None:
+        self._split, self._schema, self._columns = split, schema, columns
+        self._accept_cut, self._pinned = accept_cut, pinned
+        self._known = dict[str, tuple[Plan, ReadSections]]()
+
+    def plan(self, path: Paths) -> Plan:
+        """The plan for a path of any kind."""
+        if isinstance(path, Mix):
+            return self._mixed(path)
+        if isinstance(path, Rows):
+            plan, read = self._of_one(path_text(path.path))
+            return _with_columns(subset(plan, path, read), self._columns)
+        names = _names(path)
+        if isinstance(path, (str, os.PathLike)):
+            return _with_columns(self._of_one(path_text(path))[0], self._columns)
+        texts = [name for name in names if isinstance(name, str)]
+        if texts == names and self._schema is not None and not _has_manifest(texts[0]):
+            return _with_columns(files_plan(texts, self._split, self._schema), self._columns)
+        return _joined(names, [self.plan(name) for name in names])
+
+    def _of_one(self, name: str) -> tuple[Plan, ReadSections]:
+        """The plan for all features of a directory or a pattern, made once: a mixture may have thousands of subsets."""
+        if name not in self._known:
+            if self._schema is not None and not _has_manifest(name):
+                plan = files_plan(found_files(name), self._split, self._schema)
+            elif is_glob(name):
+                raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
+            else:
+                generation = open_generation(name, self._pinned)
+                plan = dataset_plan(generation, self._split, self._schema, self._accept_cut)
+            self._known[name] = plan, section_reader(plan)
+        return self._known[name]
+
+    def _mixed(self, mix: Mix) -> Plan:
+        plans = [self.plan(path) for path in mix.weights]
+        for path, plan in zip(mix.weights, plans, strict=True):
+            if not plan.records:
+                raise ValueError(f"{path}: {plan.name} has no records to mix")
+        counts = (plan.records for plan in plans)
+        mixed = tuple(zip(counts, mix.weights.values(), strict=True))
+        return replace(_joined(list(mix.weights), plans), mixed=mixed)
+
+
+def _with_columns(plan: Plan, columns: ColumnNames | None) -> Plan:
+    """The plan for some features, and some channels of them."""
     if columns is None:
         return plan
     of_channels = columns if isinstance(columns, Mapping) else {}
@@ -63,28 +115,24 @@ def resolve(
     return replace(plan, schema=plan.schema.select(names), decoders=decoders)
 
 
-def _names(path: Any) -> list[str]:
-    """The paths in an argument, as text; raises ValueError unless it is a path or a list of paths."""
-    paths = [path] if isinstance(path, (str, os.PathLike)) else path
+def _has_manifest(name: str) -> bool:
+    directory, _ = divided(name)
+    return files_of(directory).exists(join(directory, MANIFEST))
+
+
+def _names(path: Any) -> list[str | Rows]:
+    """The paths in an argument, as text unless they are `Rows`; raises ValueError unless it is a path or a list of paths."""
+    kinds = str, os.PathLike, Rows
+    paths = [path] if isinstance(path, kinds) else path
     is_list = isinstance(paths, Sequence) and len(paths) > 0
-    if not is_list or not all(name and isinstance(name, (str, os.PathLike)) for name in paths):
+    if not is_list or not all(isinstance(name, kinds) and name != "" for name in paths):
         raise ValueError(
-            f"path={path!r:.200}: expected a directory, a list of directories or files, or a readers.Mix"
+            f"path={path!r:.200}: expected a directory, a list of directories or files, readers.Rows or a readers.Mix"
         )
-    return list(map(path_text, paths))
+    return [name if isinstance(name, Rows) else path_text(name) for name in paths]
 
 
-def _mixed(mix: Mix, plans: Sequence[Plan]) -> Plan:
-    """Makes the plan for all records of the datasets of a mixture."""
-    for path, plan in zip(mix.weights, plans, strict=True):
-        if not plan.records:
-            raise ValueError(f"{path}: {plan.name} has no records to mix")
-    counts = (plan.records for plan in plans)
-    mixed = tuple(zip(counts, mix.weights.values(), strict=True))
-    return replace(_joined(list(mix.weights), plans), mixed=mixed)
-
-
-def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> Plan:
+def _joined(paths: Sequence[object], plans: Sequence[Plan]) -> Plan:
     """Makes the plan for all records of several datasets, which must have the same features."""
     first = plans[0]
     for path, plan in zip(paths, plans, strict=True):
@@ -101,15 +149,25 @@ def _joined(paths: Sequence[str | os.PathLike[str]], plans: Sequence[Plan]) -> P
                 )
     records = sum(plan.records for plan in plans)
     nbytes = sum(plan.records * (plan.record_bytes or 0.0) for plan in plans)
+    if all(plan.parts is first.parts and plan.rows is not None for plan in plans):
+        # Subsets of one dataset, of which a mixture may have thousands, open it once.
+        parts = first.parts
+        listed = [plan.rows.of(np.arange(plan.records)) for plan in plans if plan.rows is not None]
+        rows: SeenRows | None = SeenRows(sum(first.takes), np.concatenate(listed), False)
+    else:
+        parts = tuple(part for plan in plans for part in plan.parts)
+        rows = joined_rows([(sum(plan.takes), plan.rows) for plan in plans])
     return Plan(
         name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),
         schema=first.schema,
-        parts=tuple(part for plan in plans for part in plan.parts),
+        parts=parts,
         records=records,
         record_bytes=nbytes / records if records else None,
         fingerprint=tuple(plan.fingerprint for plan in plans),
         meanings=first.meanings,
         decoders=first.decoders,
+        rows=rows,
+        generations=tuple(dict.fromkeys(sha256 for plan in plans for sha256 in plan.generations)),
         sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )
 

@@ -35,8 +35,9 @@ class BatchesByLength(BatchSource[Cursor]):
             self._begin, _ = self.after(self._begin, options.state, None)
 
     def state(self, cursor: Cursor) -> State:
-        seed, order = self.options.seed or 0, self._order_name
-        return State(cursor.epoch, cursor.place, seed, order, self.plan.digest, cursor.held)
+        seed, order, plan = self.options.seed or 0, self._order_name, self.plan
+        how = seed, order, plan.digest
+        return State(cursor.epoch, cursor.place, *how, cursor.held, plan.generations)
 
     def bounds_of(self, number: int) -> tuple[Cursor, Cursor | None]:
         # Each pass ends after an epoch whose number is a multiple of `repeat`.

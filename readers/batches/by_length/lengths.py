@@ -37,7 +37,9 @@ class Lengths:
         self._decoded: np.ndarray | None = None
         if not all(self._shards.has_section(section, _LENGTH) for section in self._sections):
             parts = [_decoded(records, part, features) for part in records.plan.parts]
-            self._decoded = np.concatenate([np.empty((0, len(features)), _LENGTH), *parts])
+            decoded = np.concatenate([np.empty((0, len(features)), _LENGTH), *parts])
+            rows = records.plan.rows
+            self._decoded = decoded[rows.of(np.arange(len(rows)))] if rows is not None else decoded
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
         """The lengths of the records with some numbers, int64 [k, features]."""

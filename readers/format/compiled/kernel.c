@@ -43,7 +43,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Increased with each change of the interface that library.py calls. */
-enum { VERSION = 10 };
+enum { VERSION = 11 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -666,6 +666,24 @@ EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64
             number = left * h + right;
         } while (number >= (uint64_t)n);
         numbers[at] = (int64_t)number;
+    }
+    return -1;
+}
+
+/* Replaces numbers of seen rows by the rows: adds how many rows that are gone precede each. `before` has the number of
+ * seen rows before each of these, in ascending order; `first` [..] the place in it of the first that is not below
+ * k << shift. Both have been checked. */
+EXPORT int64_t readers_rows_seen(int64_t *numbers, int64_t count, const int64_t *before,
+                                 const int64_t *first, int64_t shift) {
+    for (int64_t at = 0; at < count; at++) {
+        const int64_t number = numbers[at], *part = first + (number >> shift);
+        int64_t low = part[0], high = part[1];
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            if (before[middle] <= number) low = middle + 1;
+            else high = middle;
+        }
+        numbers[at] = number + low;
     }
     return -1;
 }

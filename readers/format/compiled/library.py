@@ -16,7 +16,7 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of this interface, `VERSION` in `kernel.c`.
-_VERSION = 10
+_VERSION = 11
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -26,6 +26,7 @@ _ARGUMENTS = {
     "lay_out": [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER],
     "locate": [_POINTER, _NUMBER, *[_POINTER] * 3, *[_NUMBER] * 4, _POINTER, _POINTER],
     "permute": [_POINTER, *[_NUMBER] * 3, _POINTER, _POINTER],
+    "rows_seen": [_POINTER, _NUMBER, _POINTER, _POINTER, _NUMBER],
     "texts": [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3],
 }
 
@@ -174,6 +175,19 @@ def permuted(
     of = None if orders is None else address(orders)
     LIBRARY.readers_permute(address(numbers), numbers.size, n, width, address(keys), of)
     return numbers
+
+
+def rows_seen(numbers: np.ndarray, before: np.ndarray, first: np.ndarray, shift: int) -> np.ndarray:
+    """The rows with some numbers, int64 [k], among those that a reader sees.
+
+    Args:
+        numbers: Each from 0 to before (len(first) - 1) << shift.
+        before: int64 [n], ascending, the number of seen rows before each row that is gone.
+        first: int64, how many of these numbers are below k << shift, for each k.
+    """
+    rows = np.array(numbers, np.int64)  # A copy.
+    LIBRARY.readers_rows_seen(address(rows), rows.size, address(before), address(first), shift)
+    return rows
 
 
 def new_texts(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

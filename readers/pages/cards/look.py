@@ -10,7 +10,15 @@ import numpy as np
 
 from readers.files.of_path import read_file
 from readers.format.features import Features
-from readers.format.manifest import RESERVED_IDS, UNKNOWN, UNKNOWN_ID, VOCABULARY, Manifest, join
+from readers.format.manifest import (
+    RESERVED_IDS,
+    UNKNOWN,
+    UNKNOWN_ID,
+    VOCABULARY,
+    Manifest,
+    divided,
+    join,
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ def _vocabulary(directory: str, manifest: Manifest) -> dict[int, str]:
     if VOCABULARY not in manifest.files:
         return {}
     try:
-        words = read_file(join(directory, manifest.files[VOCABULARY].path)).split(b"\n")
+        words = read_file(join(divided(directory)[0], manifest.files[VOCABULARY].path)).split(b"\n")
     except FileNotFoundError:
         return {}
     ids = dict(enumerate(words, RESERVED_IDS)) | {0: b"[PAD]", UNKNOWN_ID: UNKNOWN}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from readers.files.of_path import files_of
 from readers.format.display import counted, format_balance, format_bytes
-from readers.format.manifest import join
+from readers.format.manifest import divided, join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
 from readers.pages.numbers import part, percent
@@ -68,7 +68,7 @@ def _rejects(directory: str, lists: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yields (key, error) of the first rejects in the lists of a dataset that can be read."""
     try:
         size = _BYTES // max(len(lists[:_FILES]), 1)
-        files = [join(directory, path) for path in lists[:_FILES]]
+        files = [join(divided(directory)[0], path) for path in lists[:_FILES]]
         data = [files_of(file).read(file, 0, size) for file in files]
     except (OSError, ValueError):
         return

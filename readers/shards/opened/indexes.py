@@ -14,9 +14,9 @@ import numpy as np
 from readers.files.mapped import MappedFiles
 from readers.format.compiled.library import address
 from readers.format.index import BLOCK_BYTES, OFFSET, Head
-from readers.format.manifest import INDEX_SUFFIX, DatasetError
+from readers.format.manifest import DatasetError
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
-from readers.shards.index import advice_for, forget, head_of, offsets_of, open_index
+from readers.shards.index import forget, offsets_of, open_index
 from readers.shards.opened.local_shard import CHANGED, PresentSize
 from readers.shards.plan import Part
 
@@ -63,7 +63,7 @@ class ShardIndexes:
             return False
         present = self._present[part]
         if present is not None and present() < self._parts[part].index_bytes:
-            raise DatasetError(f"{self._parts[part].path}{INDEX_SUFFIX}: {CHANGED}")
+            raise DatasetError(f"{self._parts[part].index.path}: {CHANGED}")
         return True
 
     def missing(self, parts: Sequence[int]) -> list[int]:
@@ -93,7 +93,7 @@ class ShardIndexes:
         part = self._parts[number]
         with open_index(part) as file:
             if os.fstat(file.fileno()).st_size != part.index_bytes:
-                head_of(file.read(), part)  # Raises a more specific error.
+                part.index.head(file.read())  # Raises a more specific error.
             with self._lock:
                 # Other threads may read a map as soon as it exists.
                 if number not in self._mapped:
@@ -103,7 +103,7 @@ class ShardIndexes:
                         self._present[number] = PresentSize(file, file.name, self._has_descriptors)
         start = self._files.starts[number]
         data = self._files.octets[start : start + part.index_bytes]
-        head = head_of(data, part)
+        head = part.index.head(data)
         self._sizes[number] = head.bytes
         self._blocks_at[number] = start + head.start
         if head.size <= _CHECKED_AT_ONCE:
@@ -196,7 +196,7 @@ class ShardIndexes:
         if np.any(missing):
             part = self._parts[int(parts[np.argmax(missing)])]
             raise DatasetError(
-                f"{part.path}{INDEX_SUFFIX}: no section {name!r} of {' or '.join(dtypes)}; {advice_for(part)}"
+                f"{part.index.path}: no section {name!r} of {' or '.join(dtypes)}; {part.index.advice}"
             )
         return found
 
@@ -235,5 +235,5 @@ class ShardIndexes:
 
     def _damaged(self, number: int) -> DatasetError:
         part = self._parts[number]
-        what_to_do = "open the dataset again" if forget(part) else advice_for(part)
-        return DatasetError(f"{part.path}{INDEX_SUFFIX}: damaged; {what_to_do}")
+        what_to_do = "open the dataset again" if forget(part) else part.index.advice
+        return DatasetError(f"{part.index.path}: damaged; {what_to_do}")

@@ -38,18 +38,18 @@ class OpenShards:
     Attributes:
         is_local: Whether every file is on a local disk, or cached there when first read.
         open: Opens the shard at a path.
-        ends: int64 [parts], the number of the record after the last of each part.
-        firsts: int64 [parts], the number of the first record of each part's file.
+        ends: int64 [parts], the number, among the records of all parts, of the record after the last of each part.
+        firsts: int64 [parts], the same number of the first record of each part's file.
     """
 
     def __init__(self, plan: Plan, cache: Cache | None) -> None:
-        self.parts = plan.parts
+        self.parts, self._rows = plan.parts, plan.rows
         cached = cache.cacheable(plan.parts) if cache else frozenset()
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
         # The files to read from the cache, and those that it does not have yet, or no longer.
         self._cached, self._uncached = set(cached), set(cached)
-        self.ends = np.cumsum([part.take for part in plan.parts], dtype=np.int64)
+        self.ends = np.cumsum(plan.takes, dtype=np.int64)
         before = [part.take + part.skip for part in plan.parts]
         self.firsts = self.ends - np.array(before, np.int64)
         has_descriptors = len(plan.parts) <= _DESCRIPTORS
@@ -64,10 +64,20 @@ class OpenShards:
         """Whether every file is on a local disk by now, so that no record needs a request."""
         return self.is_local and not self._uncached
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether some records of the parts are left out."""
+        return self._rows is not None
+
+    def stored(self, numbers: np.ndarray) -> np.ndarray:
+        """The numbers among all records of the parts, int64 [B], of the records with some numbers in the plan, int64 [B]."""
+        return self._rows.of(numbers) if self._rows is not None else numbers
+
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The part of each record, and its number in the part's file, int64 [B] each."""
-        parts = np.searchsorted(self.ends, numbers, side="right")
-        return parts, numbers - self.firsts[parts]
+        rows = self.stored(numbers)
+        parts = np.searchsorted(self.ends, rows, side="right")
+        return parts, rows - self.firsts[parts]
 
     def fill_cache(self, paths: Set[str]) -> None:
         """Opens the shards that are to be cached, which fetches several at a time."""

@@ -1,1 +1,1 @@
-"""The plans of the two kinds of inputs: datasets with a manifest, and bare TFRecord files."""
+"""The plans of datasets with a manifest, of some of their records, and of bare TFRecord files."""

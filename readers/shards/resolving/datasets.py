@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,14 +11,18 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
-from readers.format.manifest import DatasetError, Manifest, join
+from readers.format.features import Features
+from readers.format.lookup.keys import order_seed
+from readers.format.lookup.rows import SeenRows, joined_rows
+from readers.format.lookup.seen import seen_rows
+from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
 from readers.shards.opened.local_shard import version_of
-from readers.shards.plan import Part, Plan
+from readers.shards.plan import Keys, Part, Plan
 
 
 def default_split(names: Sequence[str]) -> str:
@@ -30,30 +35,34 @@ def default_split(names: Sequence[str]) -> str:
 
 
 def dataset_plan(
-    directory: str,
-    manifest: Manifest,
+    generation: Generation,
     split: str | None,
     schema: Schema | None = None,
     accept_cut: bool = False,
 ) -> Plan:
-    """Makes the plan for a split of a dataset whose manifest has been read; arguments as for `resolve`."""
+    """Makes the plan for a split of a generation of a dataset; other arguments as for `resolve`."""
+    directory, manifest, sha256 = generation
     text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
     chosen = parse_split(text, counts)
     of_split = {name: manifest.splits[name].shards for name, _, _ in chosen}
-    on_disk = is_local(directory)
+    on_disk, keys = is_local(directory), _keys(generation)
 
     def part(run: tuple[Shard, int, int]) -> Part:
         shard, skip, take = run
-        found = replace(whole_shard(directory, shard), skip=skip, take=take)
+        found = replace(whole_shard(directory, shard), skip=skip, take=take, keys=keys)
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store, sizes cost requests, so they are checked later.
-    runs = [
-        (of_split[name][number], skip, take)
-        for name, start, stop in chosen
-        for number, skip, take in shard_ranges([s.records for s in of_split[name]], start, stop)
-    ]
+    runs, several = list[tuple[Shard, int, int]](), list[tuple[int, SeenRows | None]]()
+    for name, start, stop in chosen:
+        seen = seen_rows(directory, manifest.splits[name])
+        first, last, rows = seen.cut(start, stop) if seen is not None else (start, stop, None)
+        counts_of_shards = [shard.records for shard in of_split[name]]
+        ranges = shard_ranges(counts_of_shards, first, last)
+        runs += [(of_split[name][number], skip, take) for number, skip, take in ranges]
+        several.append((last - first, rows))
+    rows = joined_rows(several)
     parts = map_in_threads(part, runs, on_disk) if on_disk else map(part, runs)
     shards = [shard for shards in of_split.values() for shard in shards]
     records = sum(shard.records for shard in shards)
@@ -63,10 +72,26 @@ def dataset_plan(
         parts=tuple(parts),
         records=sum(stop - start for _, start, stop in chosen),
         record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
-        fingerprint=(*((s.records, s.crc32c) for s in shards), *chosen),
+        fingerprint=(
+            *((s.records, s.crc32c) for s in shards),
+            *chosen,
+            *([rows.digest()] if rows is not None else []),
+        ),
         sizes=sizes_of(manifest),
         meanings={name: manifest.meaning(name) for name in manifest.schema},
+        rows=rows,
+        generations=(sha256,),
     )
+
+
+def _keys(generation: Generation) -> Keys | None:
+    """What orders the records of a generation; None if they have no keys, or keep those of another dataset."""
+    manifest = generation.manifest
+    name = Features.of(manifest).named("key")
+    with contextlib.suppress(DatasetError):
+        if name:
+            return Keys(generation.sha256, name, manifest.schema[name], order_seed(manifest))
+    return None
 
 
 def whole_shard(directory: str, shard: Shard) -> Part:
@@ -80,6 +105,7 @@ def whole_shard(directory: str, shard: Shard) -> Part:
         crc32c=shard.crc32c,
         index_bytes=shard.index_bytes,
         index_crc32c=shard.index_crc32c,
+        smallest_hash=shard.smallest_hash,
     )
 
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.columns import Ragged
-from beam_jobs.plan.placement import hash64, hashes64
 from beam_jobs.records.blocks import Block, BlockBuilder
+from readers.format.lookup.keys import hash64, hashes64
 
 records = st.lists(
     st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 255), st.binary(max_size=20)), max_size=40

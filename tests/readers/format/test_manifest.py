@@ -548,7 +548,7 @@ def test_a_part_that_is_empty_or_of_dots_makes_a_path_invalid(parts, data):
         checked_path("/".join(parts))
 
 
-@given(st.lists(st.sampled_from(["channels", "families", "base", "gone"]) | st.text(), min_size=1))
+@given(st.lists(st.sampled_from(["channels", "later"]) | st.text(min_size=9), min_size=1))
 @example([1])
 def test_a_manifest_that_requires_what_is_unknown_is_refused(names):
     message = (
@@ -559,8 +559,8 @@ def test_a_manifest_that_requires_what_is_unknown_is_refused(names):
 
 
 def test_fields_that_are_unknown_are_skipped():
-    value = {**MANIFEST.to_json(), "gone": {"train": 5}, "base": ["../a"]}
-    value["splits"]["train"]["families"] = {"clip": []}
+    value = {**MANIFEST.to_json(), "later": {"train": 5}}
+    value["splits"]["train"]["later"] = {"clip": []}
     value["splits"]["train"]["shards"][0]["more"] = 1
     assert Manifest.from_json(value) == MANIFEST
 

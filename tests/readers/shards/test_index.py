@@ -13,6 +13,8 @@ import pytest
 import readers
 from readers.files import kept_files
 from readers.format.encode.records import Encoder
+from readers.format.lookup import index_file
+from readers.format.lookup.index_file import IndexFile
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
 from readers.shards import index
@@ -50,14 +52,15 @@ def folder(tmp_path_factory, monkeypatch):
 
 
 def counted(monkeypatch, name):
-    """The file of each call of a function of the module, given it or its part, with the folder left out."""
-    found, function = [], getattr(index, name)
+    """The name of the file or the index of each call of `scanned` or `fetch`."""
+    module = IndexFile if name == "fetch" else index
+    found, function = [], getattr(module, name)
 
     def noted(path, *others):
         found.append(os.path.basename(getattr(path, "path", path)))
         return function(path, *others)
 
-    monkeypatch.setattr(index, name, noted)
+    monkeypatch.setattr(module, name, noted)
     return found
 
 
@@ -101,10 +104,10 @@ def test_records_are_where_the_index_says(tmp_path, split, where):
 def test_an_index_in_a_store_is_fetched_once(tmp_path, monkeypatch, folder):
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
-        fetched = counted(monkeypatch, "_fetched")
+        fetched = counted(monkeypatch, "fetch")
         found = ids(path, split="train")
         assert sorted(found) == list(range(20))
-        assert sorted(fetched) == [f"train-0000{n}-of-00004.tfrecord" for n in range(4)]
+        assert sorted(fetched) == [f"train-0000{n}-of-00004.tfrecord.index" for n in range(4)]
         assert ids(path, split="train") == found
         assert len(fetched) == len(list(folder.glob("*.index"))) == 4
 
@@ -120,7 +123,7 @@ def test_an_index_behind_a_link_to_a_network_disk_is_copied(tmp_path, monkeypatc
     (tmp_path / "network").mkdir()
     (tmp_path / "here" / INDEX).rename(tmp_path / "network" / INDEX)
     (tmp_path / "here" / INDEX).symlink_to(tmp_path / "network" / INDEX)
-    monkeypatch.setattr(index, "is_on_local_disk", lambda folder: "network" not in folder)
+    monkeypatch.setattr(index_file, "is_on_local_disk", lambda folder: "network" not in folder)
     assert sorted(ids(tmp_path / "here", split="train")) == list(range(20))
     (copy,) = folder.glob("*.index")
     assert copy.read_bytes() == (tmp_path / "network" / INDEX).read_bytes()
@@ -225,7 +228,7 @@ def test_a_damaged_copy_is_made_again(tmp_path, monkeypatch, folder, made):
         for copy in folder.glob("*.index"):
             flip(copy, -60)
         assert ids(path, **how) == found
-        again = counted(monkeypatch, "scanned" if made == "scan" else "_fetched")
+        again = counted(monkeypatch, "scanned" if made == "scan" else "fetch")
         assert ids(path, **how) == found
         assert [name for name in again if made == "scan" or name.startswith("train")] == []
 
@@ -417,7 +420,7 @@ def test_without_room_for_copies_each_reader_has_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_files, "reserve", full)
     write_numbers(tmp_path)
     with in_memory(tmp_path) as path:
-        fetched = counted(monkeypatch, "_fetched")
+        fetched = counted(monkeypatch, "fetch")
         for _ in range(2):
             assert sorted(ids(path, split="train")) == list(range(20))
         assert len(fetched) == 8

@@ -1,0 +1,51 @@
+"""`beam-shards tag`: gives a generation a name."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from beam_jobs.dataset.output import STAGING, resolve
+from beam_jobs.errors import TakenError, UsageError
+from beam_jobs.storage.atomic import write_file
+from readers.format.manifest import TAGS, DatasetError, join, open_generation
+
+_NAME = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.add_argument(
+        "name", metavar="NAME", help="the name, such as paper: DIR@paper is then the generation"
+    )
+    parser.add_argument(
+        "generation", metavar="N", nargs="?", type=int, help="its number (default: the newest)"
+    )
+
+
+def run(parsed: argparse.Namespace) -> Iterator[str]:
+    """Runs the command; yields lines for people."""
+    yield tag(parsed.directory, parsed.name, parsed.generation)
+
+
+def tag(directory: str, name: str, number: int | None = None) -> str:
+    """Names a generation of a dataset, the newest one without a number; returns `DIR@NAME: generation N`.
+
+    Raises:
+        UsageError: There is no such generation, or the name is taken or not valid.
+    """
+    directory = resolve(directory)
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"tag {name!r}: expected letters, digits, - and _, not only digits")
+    try:
+        found = open_generation(directory if number is None else f"{directory}@{number}")
+    except DatasetError as error:
+        raise UsageError(str(error)) from None
+    line = f"{found.manifest.generation} {found.sha256}\n"
+    try:
+        path = join(directory, f"{TAGS}/{name}")
+        write_file(path, line.encode(), join(directory, f"{STAGING}/tags"))
+    except TakenError:
+        raise UsageError(f"{directory}@{name} is another generation; tags never change") from None
+    return f"{directory}@{name}: generation {found.manifest.generation}"

@@ -1,0 +1,1 @@
+"""Finds records by the numbers in their indexes, without reading a record."""
