@@ -9,11 +9,11 @@ import os
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from beam_jobs.errors import DataError, JobError, UsageError, did_you_mean, named_as_arguments
 from beam_jobs.packages import versions
-from beam_jobs.plan.placement import Placement, Splits, check_seed
+from beam_jobs.plan.placement import Existing, Placement, Splits, check_seed
 from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
@@ -198,6 +198,8 @@ def output_of(
     max_rejects: int | float | str,
     overwrite: bool,
     options: Mapping[str, Any] | None,
+    append: bool = False,
+    existing: Existing = "error",
 ) -> Output:
     """The dataset that arguments describe; UsageError if one of them is wrong.
 
@@ -205,6 +207,10 @@ def output_of(
     """
     splits = splits or {"train": 1}
     _check(schema, splits, options)
+    if existing not in get_args(Existing):
+        raise UsageError(f"existing {existing!r:.80}: expected {', '.join(get_args(Existing))}")
+    if append and overwrite:
+        raise UsageError("append, overwrite: expected one of both at most")
     stated = dict(options or {})
     if seed or "seed" in stated:
         stated["seed"] = seed  # Readers look keys up with it.
@@ -223,6 +229,7 @@ def output_of(
             overwrite=overwrite,
             max_rejects=MaxRejects.parse(str(max_rejects)),
             options=stated,
+            append={"existing": existing} if append else None,
         )
 
 

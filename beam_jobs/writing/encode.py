@@ -29,6 +29,9 @@ from readers.format.encode.records import Encoder
 # The name of a feature, or a function of a record.
 Rule = str | Callable[[Mapping[str, Any]], Any]
 
+# Records of an append whose keys are looked up together.
+_COMPARED = 256
+
 # The end of the error about what may not be rejected.
 CURE = "fix it, or pass max_rejects=0.01, say, to list such inputs in rejects/ and write the rest"
 
@@ -88,6 +91,8 @@ class RunEncoder:
         self._output, self._key, self._group_by = output, key, group_by
         self._encoder = RecordEncoder(Encoder(output.schema))
         self._blocks, self._runs = BlockBuilder(), RunBuilder(Spool(output.staging))
+        self._compares = output.placement.stored is not None
+        self._pending = list[tuple[str, int, dict[str, Any]]]()
         self.encoded = Encoded.nothing(output)
 
     def add_row(self, row: Any, number: str, split: int | None = None) -> None:
@@ -123,6 +128,25 @@ class RunEncoder:
         record = dict(features)
         if "key" in self._output.schema:
             record.setdefault("key", key)
+        self._pending.append((key, split, record))
+        if not self._compares or len(self._pending) >= _COMPARED:
+            self._encode_pending()
+
+    def _encode_pending(self) -> None:
+        """Encodes the records whose keys have been compared with those of the dataset to which they are appended."""
+        pending, self._pending = self._pending, []
+        dropped = set[int]()
+        if self._compares:
+            placement, summary = self._output.placement, self.encoded.summary
+            keys = [key.encode("utf-8", "surrogateescape") for key, _, _ in pending]
+            summary.add_existing(keys, placement.refused(placement.orders(keys)))
+            dropped = {*placement.skipped(keys).tolist()}
+            summary.add_duplicates(np.array([pending[n][1] for n in dropped], np.uint8))
+        for number, (key, split, record) in enumerate(pending):
+            if number not in dropped:
+                self._encode(key, split, record)
+
+    def _encode(self, key: str, split: int, record: dict[str, Any]) -> None:
         try:
             payload = pack_record(key, *self._encoder.encode(split, record))
         except ValueError as error:
@@ -151,6 +175,7 @@ class RunEncoder:
 
     def finish(self) -> Encoded:
         """Completes the runs; returns `encoded` with all records and their statistics, and begins another one."""
+        self._encode_pending()
         if last := self._blocks.flush():
             self._write(last)
         self.encoded.runs += self._runs.finish()
