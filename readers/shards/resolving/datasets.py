@@ -11,13 +11,13 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
-from readers.files.of_path import read_file
 from readers.format.features import Features
 from readers.format.lookup.keys import order_seed
-from readers.format.lookup.rows import SeenRows, joined_rows, unpack_rows
+from readers.format.lookup.rows import SeenRows, joined_rows
+from readers.format.lookup.stored import seen_rows
 from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
-from readers.format.splits import Shard, Split
+from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
@@ -92,23 +92,6 @@ def _keys(generation: Generation) -> Keys | None:
         if name:
             return Keys(generation.sha256, name, manifest.schema[name], order_seed(manifest))
     return None
-
-
-def seen_rows(directory: str, split: Split) -> SeenRows | None:
-    """The rows of a split that readers see; None for all. DatasetError if their file is damaged or missing."""
-    listed = split.gone or split.rows
-    if listed is None:
-        return None
-    path = join(directory, listed.path)
-    try:
-        rows = unpack_rows(read_file(path), listed, split.stored)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}: the manifest lists these rows, but they are missing"
-        ) from None
-    except ValueError as error:
-        raise DatasetError(f"{path}: {error}; copy it again from where it was written") from None
-    return SeenRows(split.stored, rows, split.gone is not None)
 
 
 def whole_shard(directory: str, shard: Shard) -> Part:
