@@ -17,7 +17,9 @@ from beam_jobs.errors import UsageError
 from beam_jobs.records.statistics import FeatureStatistics
 from readers.files.of_path import read_file
 from readers.format.display import counted
-from readers.format.lookup.stored import rows_of_keys, seen_flags, stored_values
+from readers.format.lookup.keys import ORDER, hashes64, order_seed
+from readers.format.lookup.stored import seen_flags, stored_values
+from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Split
@@ -84,17 +86,20 @@ def _rows_of_keys(
     directory: str, manifest: Manifest, parsed: argparse.Namespace, keys: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Split -> the rows of the records with some keys, int64 [n], ascending; UsageError for missing keys, unless they are ok."""
-    octets = {key.encode(*_UTF8) for key in keys}
-    found = {n: rows_of_keys(directory, manifest, n, octets) for n in splits_of(manifest, parsed)}
-    missing = sorted(octets.difference(*found.values()))
+    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
+    places = StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
+    numbers = {name: number for number, name in enumerate(manifest.splits)}
+    found = {
+        n: np.unique(places[places[:, 0] == numbers[n], 1]) for n in splits_of(manifest, parsed)
+    }
+    missing = sorted({key for key, (n, _) in zip(keys, places, strict=True) if n not in map(numbers.get, found)})
     if missing and parsed.missing == "error":
-        named = ", ".join(key.decode(*_UTF8) for key in missing[:_NAMED])
-        more = ", ..." * (len(missing) > _NAMED)
+        named = ", ".join(missing[:_NAMED]) + ", ..." * (len(missing) > _NAMED)
         raise UsageError(
-            f"{directory}: {len(missing):,} of {counted(len(octets), 'key')} not found: {named}{more}; nothing was "
-            "deleted; --missing ok deletes the others"
+            f"{directory}: {counted(len(missing), 'key')} not found: {named}; nothing was deleted; --missing ok deletes "
+            "the others"
         )
-    return {name: np.array(sorted(rows.values()), np.int64) for name, rows in found.items()}
+    return found
 
 
 def _statistics_without(

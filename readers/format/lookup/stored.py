@@ -1,45 +1,26 @@
-"""Records by their rows: which ones a reader sees, which ones have a key or fulfil a condition, and their bytes."""
+"""Which stored records of a split a reader sees or a condition chooses, and the values in some of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from readers.files.files import Range
-from readers.files.of_path import files_of, read_file
+from readers.files.of_path import files_of
 from readers.format.decode.batches import ColumnDecoder
-from readers.format.features import Features
 from readers.format.index import OFFSET
-from readers.format.lookup.keys import candidates, order_seed
-from readers.format.lookup.rows import SeenRows, unpack_rows
 from readers.format.lookup.sections import sections
+from readers.format.lookup.seen import seen_rows
 from readers.format.lookup.where import Where
-from readers.format.manifest import DatasetError, Manifest, join
+from readers.format.manifest import join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError, intact
 
 # Records that are read together.
 _TOGETHER = 128
-
-
-def seen_rows(directory: str, split: Split) -> SeenRows | None:
-    """The rows of a split that readers see; None for all. DatasetError if their file is damaged or missing."""
-    listed = split.gone or split.rows
-    if listed is None:
-        return None
-    path = join(directory, listed.path)
-    try:
-        rows = unpack_rows(read_file(path), listed, split.stored)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}: the manifest lists these rows, but they are missing"
-        ) from None
-    except ValueError as error:
-        raise DatasetError(f"{path}: {error}; copy it again from where it was written") from None
-    return SeenRows(split.stored, rows, split.gone is not None)
 
 
 def seen_flags(directory: str, split: Split) -> np.ndarray:
@@ -55,29 +36,6 @@ def flags_where(directory: str, split: Split, where: Where) -> np.ndarray:
     """Whether each stored record of a split fulfils a condition, bool [stored]; errors as for `sections`."""
     found = map(where, sections(directory, split.shards, where.sections))
     return np.concatenate([np.empty(0, bool), *found])
-
-
-def rows_of_keys(
-    directory: str, manifest: Manifest, name: str, keys: Collection[bytes]
-) -> dict[bytes, int]:
-    """Key -> the row of the record that readers see with it, in a split with a name.
-
-    Raises:
-        DatasetError: (a ValueError) The records have no keys, or are not ordered by them; or as for `stored_values`.
-    """
-    split, feature = manifest.splits[name], Features.of(manifest).named("key")
-    if not feature:
-        raise DatasetError(f"{directory}: its records have no feature with their key")
-    schema, seen = manifest.schema.select([feature]), seen_flags(directory, split)
-    found, wanted = dict[bytes, int](), frozenset(keys)
-    for rows in candidates(directory, split, order_seed(manifest), wanted):
-        rows = rows[seen[rows]]
-        read = stored_values(directory, split.shards, schema, rows)
-        stored = [key for values in read for key in values[feature]]
-        found |= {key: row for key, row in zip(stored, rows.tolist(), strict=True) if key in wanted}
-        if len(found) == len(wanted):
-            break
-    return found
 
 
 def stored_values(

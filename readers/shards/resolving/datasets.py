@@ -14,7 +14,7 @@ from readers.files.local import is_local
 from readers.format.features import Features
 from readers.format.lookup.keys import order_seed
 from readers.format.lookup.rows import SeenRows, joined_rows
-from readers.format.lookup.stored import seen_rows
+from readers.format.lookup.seen import seen_rows
 from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
