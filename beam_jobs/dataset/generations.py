@@ -156,11 +156,7 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             )
         return output
     if cleans:
-        with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
-            copied = content_of(join(output.directory, MANIFEST))
-            staging = join(output.directory, STAGING)
-            if _copy_newest(output.directory, staging, copied) == state.content:
-                _finish(state, state.manifest, _abandoned(state))
+        finish_interrupted(state)
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
@@ -194,6 +190,15 @@ def _appending(output: Output, parent: Manifest) -> Output:
         placement=replace(output.placement, stored=stored, existing=existing),
         known_names={LABEL: parent.label_names, **classes},
     )
+
+
+def finish_interrupted(state: State) -> None:
+    """Finishes the commit of the newest generation, if that was interrupted and the directory can be written."""
+    with contextlib.suppress(OSError, JobError):  # The caller's own result is what matters.
+        copied = content_of(join(state.directory, MANIFEST))
+        staging = join(state.directory, STAGING)
+        if state.manifest and _copy_newest(state.directory, staging, copied) == state.content:
+            _finish(state, state.manifest, _abandoned(state))
 
 
 def _refusal(directory: str) -> UsageError:
