@@ -156,7 +156,7 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             )
         return output
     if cleans:
-        finish_interrupted(state)
+        finish_interrupted(state, _abandoned(state))
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
@@ -192,13 +192,16 @@ def _appending(output: Output, parent: Manifest) -> Output:
     )
 
 
-def finish_interrupted(state: State) -> None:
-    """Finishes the commit of the newest generation, if that was interrupted and the directory can be written."""
+def finish_interrupted(state: State, began: frozenset[str] = frozenset()) -> None:
+    """Finishes the commit of the newest generation, if that was interrupted and the directory can be written.
+
+    Also deletes the folders of runs that cannot commit any more.
+    """
     with contextlib.suppress(OSError, JobError):  # The caller's own result is what matters.
         copied = content_of(join(state.directory, MANIFEST))
         staging = join(state.directory, STAGING)
         if state.manifest and _copy_newest(state.directory, staging, copied) == state.content:
-            _finish(state, state.manifest, _abandoned(state))
+            _finish(state, state.manifest, began)
 
 
 def _refusal(directory: str) -> UsageError:
