@@ -66,9 +66,9 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in counts}
     for turn in range(flags.turns + 1):
         for name in counts:
-            found = rate(flags.data / name, flags.batches, turn)
+            once = rate(flags.data / name, flags.batches, turn)
             if turn:  # The first turn warms the pages of the files.
-                rates[name].append(found)
+                rates[name].append(once)
     print("| gone | records/s | of all |\n|---|---|---|")
     for name, found in rates.items():
         ratio = statistics.median(a / b for a, b in zip(found, rates["all"], strict=True))

@@ -116,6 +116,8 @@ def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subs
 
     A list of the seen rows makes the split a subset. The suffix of the path is added.
     """
-    kind, listed = ("rows", seen) if is_subset and seen.any() else ("gone", ~seen)
-    rows = change.write_rows(f"{path}.{kind}", np.flatnonzero(listed), split.stored)
-    return replace(split, **{"gone": None, "rows": None, kind: rows})
+    if is_subset and seen.any():
+        rows = change.write_rows(f"{path}.rows", np.flatnonzero(seen), split.stored)
+        return replace(split, gone=None, rows=rows)
+    gone = change.write_rows(f"{path}.gone", np.flatnonzero(~seen), split.stored)
+    return replace(split, gone=gone, rows=None)

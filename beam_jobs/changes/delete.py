@@ -5,19 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from beam_jobs.changes.choice import add_choice, chosen_rows, given, with_rows
-from beam_jobs.dataset.changes import changing
+from beam_jobs.dataset.changes import changing, statistics_without
 from beam_jobs.errors import UsageError
-from beam_jobs.records.statistics import FeatureStatistics
 from readers.format.display import counted
-from readers.format.lookup.stored import seen_flags, stored_values
-from readers.format.manifest import Manifest
-from readers.format.schema import Schema
-from readers.format.splits import Split
+from readers.format.lookup.stored import seen_flags
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,28 +37,10 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
             seen = seen_flags(directory, split)
             seen[rows] = False
             left = with_rows(change, f"{folder}/{name}", split, seen, split.rows is not None)
-            splits[name] = replace(left, statistics=_without(directory, parent, split, rows))
+            splits[name] = replace(
+                left, statistics=statistics_without(directory, parent, split, rows)
+            )
         change.commit(splits=splits)
     removed = ", ".join(f"{len(rows):,} of {name}" for name, rows in gone.items())
     kept = counted(sum(split.records for split in splits.values()), "record")
     yield f"{directory}: generation {change.generation} has {kept}; deleted {removed}"
-
-
-def _without(directory: str, manifest: Manifest, split: Split, rows: np.ndarray) -> dict[str, Any]:
-    """The statistics of a split without some of its records, whose extremes are bounds."""
-    left = dict(split.statistics)
-    families = [(split.families[name], names) for name, names in manifest.families.items()]
-    others = {*manifest.schema}.difference(*manifest.families.values())
-    for shards, names in [(split.shards, others), *families]:
-        features = {
-            n: f for n, f in manifest.schema.items() if n in left.keys() & names and not f.step
-        }
-        gone = {name: FeatureStatistics.like(f, left[name]) for name, f in features.items()}
-        for values in stored_values(directory, shards, Schema(features), rows) if features else ():
-            for name, statistics in gone.items():
-                statistics.add(features[name], values[name])
-        for name, statistics in gone.items():
-            rest = statistics.negative()
-            rest.add_json(left[name], split.records)
-            left[name] = rest.to_json()
-    return left
