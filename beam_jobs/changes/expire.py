@@ -36,7 +36,11 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         needed = {path for n in paths if n not in expired for path in paths[n]}
         dead = {path for n in expired for path in paths[n]} - needed
         start, since = len(join(directory, "")), time.time_ns() - _KEPT_NS
-        recent = {folder_of(f.path[start:]) for f in list_files(directory) if f.modified > since}
+        # A store may not state when a file was written.
+        written = [
+            (folder_of(f.path[start:]), f.modified or since + 1) for f in list_files(directory)
+        ]
+        recent = {folder for folder, modified in written if modified > since}
         folders = {*map(folder_of, dead), *(state.noted - recent)} - {*map(folder_of, needed)}
         # Manifests go last: by them, the next command knows which files are dead.
         names = [*(dead | files_in(state, folders)), *map(generation_file, expired)]

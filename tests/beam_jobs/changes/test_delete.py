@@ -121,6 +121,8 @@ def test_every_reader_and_command_reads_what_is_left(tmp_path):
     assert str(one) == str(two)
     assert not [f for f in readers.check(directory, against=plain).findings if f.check == "drift"]
     assert "min at least" in str(found)
+    page = readers.report(directory, tmp_path / "page.html").read_text()
+    assert "≥ 0" in page and "≤ 39" in page
 
 
 @pytest.mark.parametrize(
