@@ -38,7 +38,7 @@ def change(arguments: Sequence[str]) -> str:
     parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
     command.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    if not {"-h", "--help"}.isdisjoint(arguments):
+    if not {"-h", "--help", "--help-all"}.isdisjoint(arguments):
         return parser.format_help().rstrip()
     parsed = parser.parse_args(arguments[1:])
     lines = list(command.run(parsed))

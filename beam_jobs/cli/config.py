@@ -150,7 +150,7 @@ def _job(path: str, typed: str, stated: str) -> str:
             f"--config {path}: expected a job, {', '.join(jobs)}: add a line such as job: images{found}"
         )
     if stated not in ("", job):
-        raise UsageError(f"--config {path}: it is for the job {stated}, and the command is {job}")
+        raise UsageError(f"{path}: it is for the job {stated}, and the command is {job}")
     return job
 
 

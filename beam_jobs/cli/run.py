@@ -183,9 +183,10 @@ def _run(command: Command, report: Report) -> None:
         return
     manifest = outcome.manifest
     if outcome.was_complete:
+        advice = "" if command.output.append else ". Add --overwrite to write it again"
         report.note(
             f"{directory} is complete already, from the same options and inputs of the same names and sizes; "
-            "nothing was changed. Add --overwrite to write it again",
+            f"nothing was changed{advice}",
             was_complete=True,
         )
     splits = splits_of(manifest)

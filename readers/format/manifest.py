@@ -488,7 +488,7 @@ def open_generation(path: str, pinned: Collection[str] = ()) -> Generation:
             manifest, found = Manifest.from_bytes(data), hashlib.sha256(data).hexdigest()
         except FileNotFoundError:
             raise DatasetError(
-                f"{path}: generation {number} is not here any more; beam-shards log {directory} lists those that are"
+                f"{path}: generation {number} is not here; beam-shards log {directory} lists those that are"
             ) from None
         except (ValueError, RecursionError) as error:
             raise DatasetError(f"{join(directory, generation_file(number))}: {error}") from None

@@ -20,6 +20,7 @@ import pytest
 
 import readers
 from beam_jobs.__main__ import main as beam_jobs_main
+from beam_jobs.changes.command import CHANGES
 from beam_shards import READERS
 from examples.samples import make_samples
 from readers.__main__ import main as readers_main
@@ -109,7 +110,7 @@ def flags_of(program: str, command: str) -> frozenset[str]:
     text = io.StringIO()
     run = {"beam_jobs": beam_jobs_main, "readers": readers_main}[program]
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        run([command, "--help-all" if program == "beam_jobs" else "--help"])
+        run([command, "--help-all" if command in JOBS else "--help"])
     found = re.findall(r"^  (?:-\w(?: \w+)?, )?(--\w+)", text.getvalue(), re.M)
     assert found
     return frozenset([*found, "--help", "--help-all"])
@@ -165,7 +166,8 @@ def test_the_flags_in_the_text_of_a_page_exist(name):
     named = {
         flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"--\w+", code)
     }
-    known = frozenset().union(*(flags_of("beam_jobs", job) for job in JOBS), beam_flags())
+    programs = [*(("beam_jobs", name) for name in (*JOBS, *CHANGES)), ("readers", "check")]
+    known = beam_flags().union(*(flags_of(*program) for program in programs))
     assert named - known == set()
 
 

@@ -221,7 +221,7 @@ def test_generations_are_read_by_number_tag_and_state(tmp_path):
     how = {"split": "train", "columns": ["label"], "shuffle": True}
     assert values(readers.as_numpy(tmp_path, 3, **how, state=state)) == rest
     (folder / "1.json").unlink()
-    with pytest.raises(readers.DatasetError, match="generation 1 is not here any more"):
+    with pytest.raises(readers.DatasetError, match="generation 1 is not here;"):
         readers.as_numpy(tmp_path, 3, **how, state=state)
     with pytest.raises(readers.DatasetError, match="no generation or tag 'other'"):
         readers.RecordSource(f"{tmp_path}@other")

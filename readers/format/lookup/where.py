@@ -142,8 +142,9 @@ class _Checker(ast.NodeTransformer):
                 warnings.simplefilter("ignore")
                 tree = ast.parse(self._text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            problem = getattr(error, "msg", error) or "nested too deeply"
             raise ValueError(
-                f"{self._text[:200]!r} is not a condition ({error or 'nested too deeply'}); expected one such as "
+                f"{self._text[:200]!r} is not a condition ({problem}); expected one such as "
                 'len(tokens) < 512; write a name such as image/class as value("image/class")'
             ) from None
         nodes: list[ast.AST] = [tree]
