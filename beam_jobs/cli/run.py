@@ -182,8 +182,9 @@ def _run(command: Command, report: Report) -> None:
         report.note(directory=directory, complete=False)
         return
     manifest = outcome.manifest
+    appends = command.output.append is not None
     if outcome.was_complete:
-        advice = "" if command.output.append else ". Add --overwrite to write it again"
+        advice = "" if appends else ". Add --overwrite to write it again"
         report.note(
             f"{directory} is complete already, from the same options and inputs of the same names and sizes; "
             f"nothing was changed{advice}",
@@ -198,7 +199,8 @@ def _run(command: Command, report: Report) -> None:
         seconds=time.monotonic() - began,
         phases=outcome.seconds,
     )
-    report.note(size_line(sum(split.bytes for split in splits), outcome.input_bytes))
+    if not appends:  # The sizes are those of all generations.
+        report.note(size_line(sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:
         report.note(f"kept {counted(outcome.kept_shards, 'shard')} of an unfinished run")
     if remarks := manifest.remarks:
