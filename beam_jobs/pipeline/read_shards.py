@@ -21,7 +21,7 @@ from beam_jobs.storage.paths import absolute_path
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import owned_value
 from readers.format.index import checked_offsets, head_crc32c, parse_head
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, join
+from readers.format.manifest import MANIFEST, Manifest, index_path, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.format.tfrecord import MAX_RECORD_BYTES, intact
@@ -39,11 +39,12 @@ class ShardRange(NamedTuple):
     first: int
 
 
-def shard_ranges(path: str, shard: Shard) -> list[ShardRange]:
+def shard_ranges(directory: str, shard: Shard) -> list[ShardRange]:
     """The ranges of a shard, of about `RANGE_BYTES` each; the index of a larger shard states where records begin."""
+    path = join(directory, shard.path)
     if shard.bytes <= RANGE_BYTES:
         return [ShardRange(path, 0, shard.bytes, 0)]
-    file = path + INDEX_SUFFIX
+    file = join(directory, index_path(shard))
     data = _read(file, 0, shard.index_bytes)
     try:
         offsets = checked_offsets(data, parse_head(data, file), file)
@@ -131,7 +132,7 @@ class ReadShards(beam.PTransform):
         _check_name("split", split, manifest.splits)
         for column in columns:
             _check_name("column", column, manifest.schema)
-        shards = [(join(directory, s.path), s) for s in manifest.splits[split].shards if s.records]
+        shards = [(directory, shard) for shard in manifest.splits[split].shards if shard.records]
         ranges = pipeline | beam.Create(shards) | "Ranges" >> beam.FlatMapTuple(shard_ranges)
         if any(shard.bytes > RANGE_BYTES for _, shard in shards):
             ranges |= "SpreadRanges" >> beam.Reshuffle()

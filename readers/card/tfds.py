@@ -45,6 +45,8 @@ def tfds_problem(manifest: Manifest) -> str:
     """Why TensorFlow Datasets cannot read the shards, as a part of a sentence; empty if it can."""
     if not manifest.shards:
         return "it has no records"
+    if any(shard.index_path for shard in manifest.shards):
+        return "its shards are files of another writer"
     for feature in manifest.schema.values():
         if feature.step:
             return "it does not read SequenceExamples"

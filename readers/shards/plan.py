@@ -48,6 +48,7 @@ class Part:
             other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
+        index_path: The path of the index, if the manifest states it; empty if it is next to the file.
     """
 
     path: str
@@ -59,12 +60,13 @@ class Part:
     version: tuple[int, int] | None = None
     index_bytes: int = 0
     index_crc32c: int | None = None
+    index_path: str = ""
 
     @property
     def index(self) -> IndexFile:
         """The index of the file."""
         size = None if self.total is None else self.index_bytes
-        path = self.path + INDEX_SUFFIX
+        path = self.index_path or self.path + INDEX_SUFFIX
         return IndexFile(path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:

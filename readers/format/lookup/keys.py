@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +12,11 @@ import numpy as np
 from readers.format.index import HASH
 from readers.format.lookup.sections import sections
 from readers.format.manifest import DatasetError, Manifest
+from readers.format.schema import Feature
 from readers.format.splits import Shard, Split
+
+# The feature that identifies a record.
+KEY = "key"
 
 # The purpose of the hash that is a record's place in the order.
 ORDER = b"order"
@@ -46,16 +50,25 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=8, key=key, person=purpose)
 
 
+def has_keys(schema: Mapping[str, Feature]) -> bool:
+    """Whether records of another writer have a key: a text or a byte string."""
+    return schema.get(KEY) in (Feature("string"), Feature("string", (), "list"))
+
+
 def order_seed(manifest: Manifest) -> int:
     """The seed of the hashes that order a dataset.
 
     Raises:
-        DatasetError: (a ValueError) Its records are not ordered by their keys.
+        DatasetError: (a ValueError) Its records have no keys, or keys that they were not ordered by.
     """
     seed = manifest.options.get("seed", 0)
     if manifest.options.get("job") == "reshard":
         raise DatasetError(
             "reshard orders records by the files that they were in, so their keys cannot be looked up"
+        )
+    if manifest.options.get("job") == "index" and not has_keys(manifest.schema):
+        raise DatasetError(
+            f"its records have no feature {KEY!r}, so they cannot be looked up by key"
         )
     if type(seed) is not int or not -(2**63) <= seed < 2**63:
         raise DatasetError(f"options: seed {str(seed)[:80]!r}: expected a number of 64 bits")
@@ -69,8 +82,8 @@ def candidates(
 
     A row is the number of a record among all records of the split's shards. Records with another key may have the same 32
     bits of a hash, so their keys must be compared. The shards in whose range a key is come first: who looks for a few keys
-    may stop when they are found, and has read the indexes of as many shards. A record that a job moved to balance shards
-    may be in any shard, so only the last array shows that a key is not there.
+    may stop when they are found, and has read the indexes of as many shards. A record that a job moved to balance shards,
+    or that another program wrote, may be in any shard, so only the last array shows that a key is not there.
 
     Raises:
         FileNotFoundError: An index is missing.
