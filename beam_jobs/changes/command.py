@@ -12,6 +12,7 @@ from beam_jobs.errors import UsageError
 
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
+    "index": "make a dataset of TFRecord files, which stay where and as they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }
 
@@ -32,7 +33,8 @@ def change(arguments: Sequence[str]) -> str:
     name = arguments[0]
     command = importlib.import_module(f"beam_jobs.changes.{name}")
     parser = _Parser(prog=f"beam-shards {name}", description=f"To {CHANGES[name]}.")
-    parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
+    if name != "index":
+        parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
     command.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     if not {"-h", "--help"}.isdisjoint(arguments):
