@@ -12,6 +12,7 @@ import numpy as np
 
 from readers.batches.batch_format import check_number, check_one_of
 from readers.batches.options import OnCorrupt
+from readers.batches.read_sizes import records_together
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import check_decoders
 from readers.format.decode.records import owned, owned_value
@@ -21,6 +22,7 @@ from readers.order.mixture import Mix
 from readers.order.permutation import record_keys
 from readers.shards.cache import Cache, check_cache
 from readers.shards.features import with_decoders
+from readers.shards.find import find
 from readers.shards.plan import ColumnNames, Paths
 from readers.shards.records import Records
 from readers.shards.resolve import resolve
@@ -123,6 +125,18 @@ class RecordSource:
         """
         self._epoch = check_number("epoch", epoch, 0)
 
+    def find(self, key: str | bytes) -> int:
+        """The number of the record with a key: `source[source.find("cats/1.jpg")]`.
+
+        It reads the hashes in one index per generation, and the keys of the records that fit; more indexes only if a job
+        moved the record to balance shards, or if no record has the key. Of several datasets, the first one that has it counts.
+
+        Raises:
+            KeyError: There is no such record.
+            DatasetError: (a ValueError) The records have no keys, or a `reshard` job wrote them, which keeps those of others.
+        """
+        return find(self._opened(), key)
+
     def __len__(self) -> int:
         return self._length
 
@@ -159,7 +173,8 @@ class RecordSource:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         nbytes = _LOCAL_BYTES if self._records.shards.is_local else _FETCHED_BYTES
-        size = max(1, int(nbytes / (self._records.plan.record_bytes or 1)))
+        plan = self._records.plan
+        size = min(max(1, int(nbytes / (plan.record_bytes or 1))), records_together(plan))
         for first in range(0, len(self), size):
             numbers = range(first, min(first + size, len(self)))
             try:

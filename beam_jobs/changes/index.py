@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from beam_jobs import progress
 from beam_jobs.dataset.changes import Change
-from beam_jobs.dataset.generations import IN_PLACE, commit, state_of
+from beam_jobs.dataset.generations import IN_PLACE, commit, finish_interrupted, state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import not_writable, resolve
 from beam_jobs.engines.pool import Pool
@@ -31,7 +31,7 @@ from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute
 from readers.files.local import is_local
 from readers.files.processors import processors
-from readers.format.manifest import ALLOWED_BASES, MANIFEST, Manifest, join
+from readers.format.manifest import ALLOWED_BASES, Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split, check_split_name, checked_path, is_sibling
 
@@ -89,7 +89,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     content = options, listed, list(files.values()), given and given.to_json()
     job = hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
     state = state_of(directory, in_place=not all(map(_OUTSIDE.match, listed)))
-    manifest, operation = state.manifest, {"name": IN_PLACE}
+    manifest = state.manifest
     if manifest and manifest.job != job:
         raise UsageError(f"--output {directory}: a dataset of other files or flags is here already")
     try:
@@ -99,11 +99,10 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
                 names = {"label_names": known.label_names, "class_names": known.class_names}
                 draft = Manifest(known.schema, {}, **names, options=options, generation=0)
                 draft = replace(draft, job=job, base=bases, versions=versions())
-                change = Change(directory, draft, job, operation, uuid.uuid4().hex[:8])
+                change = Change(directory, draft, job, {"name": IN_PLACE}, uuid.uuid4().hex[:8])
                 manifest = _indexed(change, pool, files, listed, learned=given is None)
-        elif MANIFEST not in state.sizes:  # The run was killed after its commit.
-            draft = replace(manifest, generation=manifest.generation - 1)
-            commit(Change(directory, draft, job, operation, job[:8]), manifest, state)
+        else:
+            finish_interrupted(state)
     except OSError as error:
         raise not_writable(directory, error) from None
     yield f"{directory} is complete: {len(files):,} files, which stay as they are\n\n{manifest}"

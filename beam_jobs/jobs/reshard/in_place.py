@@ -18,7 +18,7 @@ from beam_jobs.jobs.reshard.schema_guess import LEARNED, SchemaGuess
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.files import open_file
 from readers.format.decode.column import FeatureColumn
-from readers.format.index import HASH, VALUE, Index, head_crc32c, numbers_of
+from readers.format.index import HASH, HASH_LOW, VALUE, Index, head_crc32c, numbers_of
 from readers.format.lookup.keys import KEY, ORDER, has_keys, hashes64
 from readers.format.schema import Schema
 from readers.format.splits import Shard
@@ -50,7 +50,7 @@ def index_file(
     """
     fit = RecordFit(schema, lambda _: True, learned)
     statistics = Statistics({name: feature for name, feature in schema.items() if not feature.step})
-    hashes = {HASH: np.dtype("<u4")} if has_keys(schema) else {}
+    hashes = dict.fromkeys((HASH, HASH_LOW) if has_keys(schema) else (), np.dtype("<u4"))
     parts = {n: [np.empty(0, dtype)] for n, dtype in {**hashes, **numbers_of(schema)}.items()}
     lengths, crc = [np.empty(0, np.int64)], 0
     for batch in _batches(path):
@@ -82,8 +82,9 @@ def index_file(
 
 def _numbers(section: str, schema: Schema, columns: Mapping[str, FeatureColumn]) -> np.ndarray:
     """The numbers of a section for the records of some columns."""
-    if section == HASH:
-        return hashes64(0, ORDER, columns[KEY].arrays()) >> np.uint64(32)
+    if section in (HASH, HASH_LOW):
+        hashes = hashes64(0, ORDER, columns[KEY].arrays())
+        return hashes >> np.uint64(32) if section == HASH else hashes & np.uint64(0xFFFFFFFF)
     kind, name = section.split("/", 1)
     shapes = columns[name].shapes
     if f"{kind}/" == VALUE:

@@ -199,7 +199,7 @@ class PlanRecords(beam.PTransform):
             inputs=tasks,
             hashes=read["hashes"],
             shards=shards,
-            names=names_of_labels(pipeline, shards.summary, job.class_names),
+            names=names_of_labels(pipeline, shards.summary, job.class_names, output.known_names),
             schema=schema,
             vocabulary=vocabulary,
             tokenizer=tokenizer,
@@ -232,6 +232,8 @@ class PlanRecords(beam.PTransform):
         placement = self._output.placement
         if not placement.plans_splits:
             return b""
+        if placement.deals_groups and self._output.append is not None:
+            return self._output.groups
         count: Callable[[Task], Counted]
         if placement.deals_groups:
             count = self._job.first_pass(GroupRules(placement), "skip").group_sizes

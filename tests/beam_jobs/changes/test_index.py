@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -16,7 +18,6 @@ from PIL import Image
 import readers
 from beam_jobs.changes import index
 from beam_jobs.storage import atomic
-from readers.format.lookup.keys import candidates, order_seed
 from readers.format.manifest import DatasetError, Manifest
 from tests.support.commands import IN_MEMORY, refused, run
 from tests.support.datasets import flip
@@ -276,18 +277,50 @@ def test_a_killed_command_ends_with_the_same_files_when_it_runs_again(tmp_path, 
     assert step > 5
 
 
-def test_keys_of_the_records_are_found_and_records_without_keys_have_none(tmp_path):
-    write(tmp_path / "files")
-    run("index", tmp_path / "files", "--output", tmp_path / "out")
-    manifest = Manifest.read(tmp_path / "out")
-    for number in range(12):
-        keys, seed = [f"k{number}"], order_seed(manifest)
-        found = candidates(str(tmp_path / "out"), manifest.splits["train"], seed, keys)
-        assert number in np.concatenate([*found])
+def test_records_are_found_and_deleted_by_their_keys_if_they_have_some(tmp_path, capsys):
+    records, keys = write(tmp_path / "files"), tmp_path / "keys.txt"
+    keys.write_text("k3\nk11\n")
+    in_place = tmp_path / "files"
+    before = stored(in_place)
+    run("index", in_place, "--output", in_place)
+    source = readers.RecordSource(in_place)
+    assert [source.find(f"k{number}") for number in range(12)] == list(range(12))
+    assert run("delete", in_place, "--keys", keys) == 0
+    assert run("delete", in_place, "--where", "label == 2") == 0
+    left = readers.RecordSource(in_place)
+    expected = [b"k%d" % n for n in range(len(records)) if n not in (3, 11) and n % 5 != 2]
+    assert [left[number]["key"] for number in range(len(left))] == expected
+    assert readers.verify(in_place).ok and run("expire", in_place, "--keep", 1) == 0
+    assert stored(in_place).items() >= before.items()
     write(tmp_path / "others", "ragged")
-    run("index", tmp_path / "others", "--output", tmp_path / "out2")
-    with pytest.raises(DatasetError, match="no feature 'key', so they cannot be looked up"):
-        order_seed(Manifest.read(tmp_path / "out2"))
+    run("index", tmp_path / "others", "--output", tmp_path / "out")
+    refused(
+        capsys,
+        2,
+        "no feature 'key', so they cannot be looked",
+        "delete",
+        tmp_path / "out",
+        "--keys",
+        keys,
+    )
+    with pytest.raises(DatasetError, match="its records have no keys"):
+        readers.RecordSource(tmp_path / "out").find("k3")
+
+
+def test_no_file_of_another_writer_is_deleted_with_the_generations_that_name_it(tmp_path):
+    write(tmp_path / "files")
+    before = stored(tmp_path / "files")
+    run("index", tmp_path / "files", "--output", tmp_path / "files")
+    manifest, path = (
+        Manifest.read(tmp_path / "files"),
+        tmp_path / "files" / "generations" / "2.json",
+    )
+    sha256 = hashlib.sha256(manifest.to_bytes()).hexdigest()
+    alone = dataclasses.replace(manifest, splits={}, base=(), generation=2, ancestors=(sha256,))
+    path.write_bytes(alone.to_bytes())
+    assert run("expire", tmp_path / "files", "--keep", 1) == 0
+    assert stored(tmp_path / "files").items() >= before.items()
+    assert not list((tmp_path / "files").glob("*/*.index"))
 
 
 def test_a_given_schema_and_its_names_are_used(tmp_path):
