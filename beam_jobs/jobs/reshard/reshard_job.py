@@ -246,6 +246,11 @@ def _described(
     )
 
 
+def has_records(name: str) -> bool:
+    \"\"\"Whether a file may be a TFRecord file, by its name.\"\"\"
+    return not name.lower().endswith(_NO_RECORDS)
+
+
 def _has_records(source: Source) -> bool:
     is_tag = f"/{source.key}".rpartition("/")[0].endswith(f"/{TAGS}") and source.size < _TAG_BYTES
-    return not (is_tag or source.key.lower().endswith(_NO_RECORDS))
+    return has_records(source.key) and not is_tag
