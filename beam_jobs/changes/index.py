@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from beam_jobs import progress
 from beam_jobs.dataset.changes import Change

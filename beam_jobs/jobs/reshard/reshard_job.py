@@ -247,7 +247,7 @@ def _described(
 
 
 def has_records(name: str) -> bool:
-    \"\"\"Whether a file may be a TFRecord file, by its name.\"\"\"
+    """Whether a file may be a TFRecord file, by its name."""
     return not name.lower().endswith(_NO_RECORDS)
 
 
