@@ -43,9 +43,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         ]
         recent = {folder for folder, modified in written if modified > since}
         folders = {*map(folder_of, dead), *(state.noted - recent)} - {*map(folder_of, needed)}
-        ours = state.named | state.noted  # Shards of another writer are in no such folder.
         files = (dead | files_in(state, folders)) & state.sizes.keys()
-        files = {name for name in files if folder_of(name) in ours}
         # Manifests go last: by them, the next command knows which files are dead.
         names = [*sorted(files), *map(generation_file, expired)]
         delete_files(join(directory, name) for name in names)
