@@ -132,6 +132,10 @@ class Split:
         """The shards of the split and of its families."""
         return [*self.shards, *(shard for shards in self.families.values() for shard in shards)]
 
+    def shards_of(self, family: str | None) -> tuple[Shard, ...]:
+        """The shards of a family, or those of the split."""
+        return self.shards if family is None else self.families[family]
+
     @property
     def bytes(self) -> int:
         """The size of all shards."""

@@ -34,12 +34,18 @@ def subset(plan: Plan, rows: Rows, read: ReadSections) -> Plan:
 
 def section_reader(plan: Plan) -> ReadSections:
     """Reads sections of the indexes of a plan; the arrays are in maps of these files."""
-    indexes = [part.index for part in plan.parts]
     known = dict[tuple[str, ...], Sequence[dict[str, np.ndarray]]]()
 
     def read(names: tuple[str, ...]) -> Sequence[dict[str, np.ndarray]]:
         if names not in known:
-            known[names] = [*sections_of(indexes, names)]
+            found = [dict[str, np.ndarray]() for _ in plan.parts]
+            for files in plan.files:
+                of_files = [name for name in names if name.partition("/")[2] in files.stored]
+                indexes = [part.index for part in files.parts]
+                if of_files:
+                    for columns, more in zip(found, sections_of(indexes, of_files), strict=True):
+                        columns.update(more)
+            known[names] = found
         return known[names]
 
     return read
