@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
+from beam_jobs.jobs.append import appended_job
 from beam_jobs.cli.dataset import bytes_of, threshold_of
 from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
@@ -95,6 +96,8 @@ def command_of(flags: CommandFlags) -> Command:
         read = [path for name in ("input", "table") for path in flags.options.get(name, ())]
         prepare_dataflow(options, directory, read)
     job = flags.job.make_job(dataset.columns, directory, bytes_of(dataset.max_record_bytes))
+    if dataset.append:
+        job = appended_job(job, directory, dataset.key_prefix)
     mapper = None
     if dataset.map:
         stated = parse_map_schema(dataset.map_schema)

@@ -7,7 +7,8 @@ is exact, commutative and associative; adding floats is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,10 @@ import numpy as np
 
 # Sums are integers in units of 2**-1074, the smallest float64, of which every float64 is a multiple.
 UNIT_BITS = 1074
+
+# A text of `exact_text`, and the most binary digits of such a number: it is a sum of less than 2**60 squares.
+_EXACT = re.compile(r"(-?)0x([0-9a-f]{1,2000})p([+-][0-9]{1,4})")
+_MOST_BITS = 8000
 
 # float64 holds all integers up to this.
 _FLOAT64_EXACT = 1 << 53
@@ -121,6 +126,15 @@ class Numbers:
             }
         return result
 
+    @classmethod
+    def of_json(cls, value: Mapping[str, Any]) -> Numbers:
+        """The numbers whose `to_json` is a value; ValueError, KeyError or TypeError if there are none."""
+        numbers = cls(int(value.get("count", 0)), int(value.get("nan", 0)))
+        if numbers.count:
+            numbers.low, numbers.high = value["min"], value["max"]
+            numbers.total, numbers.squares = exact_of(value["sum"]), exact_of(value["squares"])
+        return numbers
+
 
 def add_channels(channels: Sequence[Numbers], records: Sequence[np.ndarray]) -> None:
     """Adds the values of records, arrays [rows, channels] of one dtype with one row or more, each to its channel."""
@@ -225,6 +239,15 @@ def exact_text(total: int) -> str:
     """A number of units of 2**-1074 as a hexadecimal float of any length, which `float.fromhex` reads."""
     zeros = (total & -total).bit_length() - 1 if total else UNIT_BITS
     return f"{'-' * (total < 0)}0x{abs(total) >> zeros:x}p{zeros - UNIT_BITS:+d}"
+
+
+def exact_of(text: str) -> int:
+    """The number of units in a text of `exact_text`; ValueError if it is another text."""
+    found = _EXACT.fullmatch(text)
+    if not found or (bits := UNIT_BITS + int(found[3])) < 0 or bits > _MOST_BITS:
+        raise ValueError(f"expected a hexadecimal number such as 0x1b7p-3, found {text[:80]!r}")
+    total = int(found[2], 16) << bits
+    return -total if found[1] else total
 
 
 def square_root(variance: Fraction) -> float:

@@ -162,6 +162,26 @@ class FeatureStatistics:
         statistics.values = -statistics.missing
         return statistics
 
+    def add_json(self, value: Mapping[str, Any], records: int) -> None:
+        """Adds the values of some records, given the `to_json` of their statistics."""
+        numbers, channels = Numbers.of_json(value), value.get("channels")
+        each = [numbers]
+        if channels:
+            # The extremes of single channels are never shown, so each gets the extremes of all.
+            ends = {"min": numbers.low, "max": numbers.high}
+            columns = zip(*(channels[name] for name in ("count", "sum", "squares")), strict=True)
+            names = "count", "sum", "squares"
+            each = [Numbers.of_json({**dict(zip(names, c, strict=True)), **ends}) for c in columns]
+            each[0].nan = numbers.nan
+        elif len(self.channels) > 1:  # There are no values.
+            each = [numbers, *(Numbers() for _ in self.channels[1:])]
+        lengths = {name: Numbers.of_json(each) for name, each in value.get("lengths", {}).items()}
+        counted = value.get("values") if numbers.count else {}
+        counts = None if counted is None else Counter({int(v): n for v, n in counted.items()})
+        other = FeatureStatistics(each, lengths, counts, records)
+        other.values = -other.missing
+        self.merge(other)
+
     def to_json(self) -> dict[str, Any]:
         result: dict[str, Any] = {}
         values = Numbers()
@@ -237,6 +257,16 @@ class Statistics:
                 state["features"][name], statistics.records
             )
         return statistics
+
+    def add_json(self, value: Mapping[str, Any], records: int, remarks: Remarks) -> None:
+        """Adds some records, given the `to_json` of their statistics; ValueError if it is wrong."""
+        self.records += records
+        self.remarks.merge(remarks)
+        try:
+            for name, statistics in self.features.items():
+                statistics.add_json(value.get(name, {}), records)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"the statistics of the manifest are incomplete ({error})") from None
 
     def to_json(self) -> dict[str, Any]:
         """Statistics by feature, as the manifest holds them."""

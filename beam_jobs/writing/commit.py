@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -22,10 +24,13 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.atomic import write_file
+from beam_jobs.writing.append import commit_appended, with_statistics
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import Split
+
+_logger = logging.getLogger("beam_jobs")
 
 
 def _manifest_of(
@@ -106,20 +111,7 @@ def commit_dataset(
 ) -> Manifest:
     """Checks that nothing was lost, then writes the vocabulary and, last, the manifest.
 
-    Args:
-        output: The dataset.
-        summary: The summary of all records.
-        plan: The packed plan of all shards.
-        results: The result of every shard.
-        changed: The new results of shards that the top-up has changed.
-        merged: The statistics of all records.
-        class_names: Names of classes by feature.
-        schema: The features of every record.
-        vocabulary: All words by id; empty if the job counts none.
-        tokenizer: The text of the tokenizer file; empty if the job has none.
-
-    Raises:
-        DataError: Something was lost, or cannot be written.
+    `changed` has the new results of shards that the top-up has changed; the others are those of `_manifest_of`.
     """
     progress.begin("checking")
     names = output.placement.splits.names
@@ -133,13 +125,37 @@ def commit_dataset(
         name: File(f"{folder}/{name}", google_crc32c.value(content))
         for name, content in contents.items()
     }
-    manifest = _manifest_of(
-        output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
-    )
     with unwritable(output.directory, MANIFEST):
+        if output.append is not None:
+            check_files(
+                output.directory, chain.from_iterable(splits), state_of(output.directory).sizes
+            )
+
+            def appended(parent: Manifest) -> Manifest:
+                every = with_statistics(output, schema, parent, statistics)
+                known = splits, every, summary, class_names, schema, vocabulary, tokenizer, files
+                return _manifest_of(output, *known)
+
+            return commit_appended(output, class_names, appended)
+        manifest = _manifest_of(
+            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
+        )
         for name, content in contents.items():
             write_file(join(output.directory, files[name].path), content, output.staging)
         state = state_of(output.directory)
         check_files(output.directory, chain.from_iterable(splits), state.sizes)
         commit(output, manifest, state)
     return manifest
+
+
+def warn_of_rejects(directory: str, manifest: Manifest, results: Iterable[ShardResult]) -> None:
+    """Logs how many records were rejected, given a complete dataset and the results of its shards."""
+    if rejected := manifest.rejected:
+        found = rejected + sum(split.records for split in manifest.splits.values())
+        _logger.warning(
+            "%s of %s records were rejected and not written; the first: %s; all are listed in %s/",
+            f"{rejected:,}",
+            f"{found:,}",
+            min(result.first_reject for result in results if result.first_reject),
+            join(directory, os.path.dirname(manifest.rejects[0])),
+        )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.records.numbers import Numbers, exact, exact_text, sums_exactly
+from beam_jobs.records.numbers import Numbers, exact, exact_of, exact_text, sums_exactly
 from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode.records import Encoder
@@ -442,3 +442,27 @@ def test_tokens_of_other_kinds_and_too_many_of_them_are_not_counted():
     assert "values" not in again.to_json()["tokens"]
     at_once = statistics_of([{"tokens": np.arange(MAX_COUNTED + 1), "label": 0}], TOKENS)
     assert "values" not in at_once.to_json()["tokens"]
+
+
+@given(drawn_records, st.integers(0, 6))
+def test_statistics_in_a_manifest_are_added_exactly(records, cut):
+    first, whole = statistics_of(records[:cut]), statistics_of(records)
+    added = statistics_of(records[cut:])
+    value = json.loads(json.dumps(first.to_json()))
+    added.add_json(value, first.records, first.remarks)
+    assert added.to_json() == whole.to_json()
+    assert added.records == whole.records
+    assert all(statistics.missing == 0 for statistics in added.features.values())
+
+
+@given(finite | st.integers(-(2**70), 2**70).map(float))
+def test_a_sum_is_read_exactly(value):
+    assert exact_of(exact_text(exact(value))) == exact(value)
+    total = exact(value) ** 2 * 3 + 1
+    assert exact_of(exact_text(total)) == total
+
+
+@pytest.mark.parametrize("text", ["", "1.5", "0x1", "0x1p-1075", "0x1p+9999", "0x1.8p+1", "nan"])
+def test_a_text_that_is_no_exact_sum_is_an_error(text):
+    with pytest.raises(ValueError, match="expected a hexadecimal number such as"):
+        exact_of(text)
