@@ -12,6 +12,7 @@ from beam_jobs.errors import UsageError
 
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
+    "columns": "add features to all records of a dataset, from a table or a function",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }
 

@@ -16,7 +16,6 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
-from beam_jobs.jobs.append import appended_job
 from beam_jobs.cli.dataset import bytes_of, threshold_of
 from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
@@ -30,6 +29,7 @@ from beam_jobs.engines.flink import RemoteJob
 from beam_jobs.engines.launch import NO_WAIT, ends_early
 from beam_jobs.engines.watch import Follow
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.append import appended_job
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.job import Job, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
