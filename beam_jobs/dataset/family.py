@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,29 +22,28 @@ from readers.format.encode.index_rows import IndexRows
 from readers.format.encode.records import Encoder
 from readers.format.index import HASH, HASH_LOW, Index
 from readers.format.manifest import INDEX_SUFFIX, join
-from readers.format.schema import Schema
+from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_parts, record_length, unframe
 
 
 class FamilyShard(NamedTuple):
-    """A shard to write, and the shard of the split whose records get the features.
+    """The path of a shard to write, and the shard with the records.
 
-    `gone` are the numbers of the records that no reader sees. `values` has the features of others by their number, the rest
-    have a default; None calls a function of each record.
+    `is_living`, bool [records], is whether readers see a record. `values` has their new features; None for a default.
     """
 
     path: str
     shard: Shard
-    gone: frozenset[int]
-    values: Mapping[int, dict[str, Any]] | None
+    is_living: np.ndarray
+    values: Sequence[dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Writes the shards of a family; `digest` identifies all that decides their bytes.
+    """Writes the shards of a family with a schema; `digest` identifies all that decides their bytes.
 
-    `mapper` makes the features in `schema` from those in `base`, which are in the shards of the split.
+    A mapper makes the features, from those in the shards of the split, whose schema is `base`.
     """
 
     run: Holder
@@ -54,52 +53,47 @@ class Family:
     mapper: Mapper | None = None
 
     def write(self, task: FamilyShard) -> tuple[Shard, dict[str, Any]]:
-        """Writes a shard, unless an earlier run has; returns it, and `Statistics.state` of the records that readers see.
+        """Writes a shard, unless an earlier run has; returns it, and the state of the statistics of its living records.
 
         Raises:
             DataError: A record is damaged, the function fails, or the output cannot be written.
         """
-        directory, note = self.run.directory, Note(self.run, task.path)
+        note, source = Note(self.run, task.path), join(self.run.directory, task.shard.path)
         path = note.find(lambda: self.digest)
         if not isinstance(path, str):
             assert path[0].shard
             return path[0].shard, path[1]
-        encoder, rows = Encoder(self.schema), IndexRows(self.schema)
-        default = _default(self.schema)
+        encoder, rows, statistics = (
+            Encoder(self.schema),
+            IndexRows(self.schema),
+            Statistics(self.schema),
+        )
+        found, packed, lengths = RecordEncoder(encoder, self.mapper), list[bytes](), list[int]()
+        default = {name: _default(feature) for name, feature in self.schema.items()}
         filler = frame_parts(encoder.parts(default)), rows.pack(default)
-        found, encoded = RecordEncoder(encoder, self.mapper), list[tuple[int, bytes]]()
-        defaults = -len(task.gone)
-        with unwritable(directory, path), ShardFile(self.run, path) as file:
-            for row, record in enumerate(self._records(task)):
-                defaults += record is None
+        records = records_of(source, self.base) if self.mapper else iter(task.values)
+        with unwritable(self.run.directory, path), ShardFile(self.run, path) as file:
+            for row, (record, is_living) in enumerate(zip(records, task.is_living, strict=True)):
+                framed, numbers = filler
                 try:
-                    place = f"{task.shard.path}: record {row}"
-                    framed, packed = found.encode(0, record, place) if record else filler
+                    if record and is_living:
+                        framed, numbers = found.encode(0, record, f"{task.shard.path}#{row}")
                 except (RejectError, ValueError) as error:
-                    raise DataError(f"{place}: {error}") from None
+                    raise DataError(f"{task.shard.path}: record {row}: {error}") from None
+                if is_living and not record:
+                    statistics.add([default])
                 file.write(framed)
-                encoded.append((len(framed), packed))
-            index_path = join(directory, task.shard.path + INDEX_SUFFIX)
-            index = Index.of_bytes(read_bytes(index_path), index_path)
+                packed.append(numbers)
+                lengths.append(len(framed))
+            index = Index.of_bytes(read_bytes(source + INDEX_SUFFIX), source + INDEX_SUFFIX)
             sections = {n: s for n, s in index.sections.items() if n in (HASH, HASH_LOW)}
-            sections |= rows.unpack(b"".join(packed for _, packed in encoded), {})
-            shard = file.finish(Index(np.array([n for n, _ in encoded], np.int64), sections))
-            statistics = Statistics(self.schema)
-            statistics.add([default] * defaults)
+            sections |= rows.unpack(b"".join(packed), {})
+            shard = file.finish(Index(np.array(lengths, np.int64), sections))
             for _, some in found.statistics():
                 statistics.merge(some)
             note.write(self.digest, ShardResult(0, 0, shard, 0, None), statistics.state())
             file.commit()
         return shard, statistics.state()
-
-    def _records(self, task: FamilyShard) -> Iterator[dict[str, Any] | None]:
-        """Yields what each record is encoded from; None if it has the default."""
-        if task.values is not None:
-            yield from map(task.values.get, range(task.shard.records))
-            return
-        path = join(self.run.directory, task.shard.path)
-        for row, record in enumerate(records_of(path, self.base)):
-            yield None if row in task.gone else record
 
 
 def records_of(path: str, schema: Schema) -> Iterator[dict[str, Any]]:
@@ -109,20 +103,16 @@ def records_of(path: str, schema: Schema) -> Iterator[dict[str, Any]]:
         while header := file.read(HEADER_BYTES):
             try:
                 frame = header + file.read(record_length(header, path, offset) + FOOTER_BYTES)
-                record = decoder.decode(unframe(frame, path, offset, row))
+                yield decoder.decode(unframe(frame, path, offset, row))
             except ValueError as error:
                 raise DataError(f"{path}: record {row} at byte {offset}: {error}") from None
-            yield record
             offset, row = offset + len(frame), row + 1
 
 
-def _default(schema: Schema) -> dict[str, Any]:
-    """Zeros, empty texts and empty lists, as from `Encoder.check`."""
-    record = dict[str, Any]()
-    for name, feature in schema.items():
-        shape = [size or 0 for size in feature.shape]
-        zeros = np.zeros(shape, numpy_dtype(feature.dtype)) if feature.dtype != "string" else None
-        record[name] = np.full(shape, b"", object) if zeros is None else zeros
-        if feature.is_sequence or feature.codec.is_bytes:
-            record[name] = [] if feature.is_sequence else b""
-    return record
+def _default(feature: Feature) -> Any:
+    """Zeros, an empty text or an empty list, as from `Encoder.check`."""
+    if feature.is_sequence or feature.codec.is_bytes:
+        return [] if feature.is_sequence else b""
+    shape = [size or 0 for size in feature.shape]
+    is_text = feature.dtype == "string"
+    return np.full(shape, b"", object) if is_text else np.zeros(shape, numpy_dtype(feature.dtype))

@@ -45,6 +45,8 @@ def tfds_problem(manifest: Manifest) -> str:
     """Why TensorFlow Datasets cannot read the shards, as a part of a sentence; empty if it can."""
     if not manifest.shards:
         return "it has no records"
+    if manifest.families:
+        return "it does not read features in several files"
     for feature in manifest.schema.values():
         if feature.step:
             return "it does not read SequenceExamples"

@@ -58,10 +58,8 @@ class RecordFiles:
         self.reader = FramedReader(self.shards, memory.empty)
         self._mapped = MappedRecords(self.shards)
         self._kernel = CompiledDecoder(plan.stored, memory.empty, verify_crc)
-        self._columns, self._records = (
-            ColumnDecoder(plan.stored, memory.empty),
-            Decoder(plan.stored),
-        )
+        self._columns = ColumnDecoder(plan.stored, memory.empty)
+        self._records = Decoder(plan.stored)
         made = plan.work.made if plan.work else {}
         self.images = {n: f for n, f in plan.stored.items() if f.is_image and n not in made}
 

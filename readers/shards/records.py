@@ -15,12 +15,7 @@ from readers.decoders.decoder import Batch
 from readers.format.compiled.columns import Columns
 from readers.format.decode.column import RowFormat
 from readers.format.manifest import DatasetError
-from readers.format.tfrecord import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    CorruptRecordError,
-    unframe,
-)
+from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, CorruptRecordError, unframe
 from readers.shards.cache import Cache
 from readers.shards.decoding import RecordError, RecordFiles
 from readers.shards.framed import FramedRecords
@@ -68,6 +63,7 @@ class Records:
     Attributes:
         memory: Allocates large arrays, and reuses their memory.
         files: Those of `Plan.files`.
+        is_local: Whether every file is on a local disk, or cached there when first read.
         skipped: (path, number in the file) of each damaged record found so far.
     """
 
@@ -86,13 +82,9 @@ class Records:
         cacheable = cache.cacheable(plan.every_part) if cache else frozenset[str]()
         how = verify_crc, cache, own, self.memory, cacheable
         self.files = [RecordFiles(each, *how) for each in plan.files]
+        self.is_local = all(files.shards.is_local for files in self.files)
         self._works = bool(plan.work or any(files.images for files in self.files))
         self.skipped: set[tuple[str, int]] = set()
-
-    @property
-    def is_local(self) -> bool:
-        """Whether every file is on a local disk, or cached there when first read."""
-        return all(files.shards.is_local for files in self.files)
 
     @property
     def is_fetched(self) -> bool:

@@ -87,7 +87,7 @@ class _Resolver:
                 raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
             else:
                 generation = open_generation(name, self._pinned)
-                how = self._schema, self._accept_cut, _column_names(self._columns)
+                how = self._schema, self._accept_cut, self._columns
                 plan = dataset_plan(generation, self._split, *how)
             self._known[name] = plan, section_reader(plan)
         return self._known[name]
@@ -104,23 +104,16 @@ class _Resolver:
 
 def _with_columns(plan: Plan, columns: ColumnNames | None) -> Plan:
     """The plan for some features, and some channels of them."""
-    names = _column_names(columns)
-    if names is None:
+    if columns is None:
         return plan
     of_channels = columns if isinstance(columns, Mapping) else {}
+    names = list(columns) if of_channels else name_list("columns", columns)
     decoders = {
         name: Channels.named(name, chosen, plan.meanings.get(name, {}).get("channels", ()))
         for name, chosen in of_channels.items()
         if chosen is not None
     }
     return replace(plan, schema=plan.schema.select(names), decoders=decoders)
-
-
-def _column_names(columns: ColumnNames | None) -> list[str] | None:
-    if columns is None:
-        return None
-    is_dict = isinstance(columns, Mapping) and len(columns) > 0
-    return list(columns) if is_dict else name_list("columns", columns)
 
 
 def _has_manifest(name: str) -> bool:

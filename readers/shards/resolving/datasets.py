@@ -39,7 +39,7 @@ def dataset_plan(
     split: str | None,
     schema: Schema | None = None,
     accept_cut: bool = False,
-    columns: Collection[str] | None = None,
+    columns: object = None,
 ) -> Plan:
     """Makes the plan for a split of a generation of a dataset; other arguments as for `resolve`.
 
@@ -71,10 +71,10 @@ def dataset_plan(
             return found
         return tuple(map_in_threads(lambda part: _checked(part, accept_cut), found, True))
 
-    wanted = {*(columns or schema or manifest.schema)}
-    others = frozenset(manifest.schema).difference(*manifest.families.values())
-    features = [(None, others), *manifest.families.items()]
-    read = [family for family, names in features if not wanted.isdisjoint(names)]
+    wanted = columns if isinstance(columns, Collection) and columns else schema or manifest.schema
+    others = {*manifest.schema}.difference(*manifest.families.values())
+    features = [(None, [*others]), *manifest.families.items()]
+    read = [family for family, names in features if any(name in names for name in wanted)]
     shards = [shard for split in splits.values() for shard in split.shards]
     records = sum(split.stored for split in splits.values())
     nbytes = sum(
