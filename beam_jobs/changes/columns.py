@@ -28,7 +28,7 @@ from beam_jobs.storage.files import open_seekable, size_and_crc
 from beam_jobs.storage.paths import absolute_path
 from readers.files.processors import processors
 from readers.format.lookup.keys import ORDER, hashes64, order_seed
-from readers.format.lookup.seen import seen_rows
+from readers.format.lookup.stored import seen_flags
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.schema import Schema
 from readers.format.splits import Split, shard_name
@@ -107,15 +107,13 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
             yield f"{len(unknown):,} keys of the table are not in the dataset: {unknown[0]!r}, …"
     folder, tasks = change.folder(schema.to_json(), source, versions()), list[FamilyShard]()
     for (each, split), rows in zip(parent.splits.items(), values, strict=True):
-        seen, first = seen_rows(change.directory, split), 0
-        living = np.arange(split.stored) if seen is None else seen.of(np.arange(len(seen)))
-        missing = [row for row in living.tolist() if rows[row] is None and not mapper]
-        if missing and parsed.missing == "error":
+        is_living, first = seen_flags(change.directory, split), 0
+        missing = [row for row in np.flatnonzero(is_living).tolist() if rows[row] is None]
+        if missing and parsed.table and parsed.missing == "error":
             raise UsageError(
                 f"--table {path}: {len(missing):,} records of {each} have no row, such as record "
                 f"{missing[0]}: add --missing default to give them zeros and empty texts"
             )
-        is_living = np.isin(np.arange(split.stored), living)
         for number, shard in enumerate(split.shards):
             some = slice(first, first + shard.records)
             file = f"{folder}/{name}/{shard_name(each, number, len(split.shards))}"

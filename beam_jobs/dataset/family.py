@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +16,15 @@ from beam_jobs.errors import DataError, RejectError
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.storage.files import open_file, read_bytes
-from readers.format.decode.records import Decoder
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode.index_rows import IndexRows
 from readers.format.encode.records import Encoder
 from readers.format.index import HASH, HASH_LOW, Index
-from readers.format.manifest import INDEX_SUFFIX, join
+from readers.format.lookup.sections import sections
+from readers.format.lookup.stored import stored_values
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard
-from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_parts, record_length, unframe
+from readers.format.tfrecord import frame_parts
 
 
 class FamilyShard(NamedTuple):
@@ -58,7 +58,7 @@ class Family:
         Raises:
             DataError: A record is damaged, the function fails, or the output cannot be written.
         """
-        note, source = Note(self.run, task.path), join(self.run.directory, task.shard.path)
+        note, source = Note(self.run, task.path), task.shard.path
         path = note.find(lambda: self.digest)
         if not isinstance(path, str):
             assert path[0].shard
@@ -71,42 +71,35 @@ class Family:
         found, packed, lengths = RecordEncoder(encoder, self.mapper), list[bytes](), list[int]()
         default = {name: _default(feature) for name, feature in self.schema.items()}
         filler = frame_parts(encoder.parts(default)), rows.pack(default)
-        records = records_of(source, self.base) if self.mapper else iter(task.values)
+        records = self._stored(task) if self.mapper else compress(task.values, task.is_living)
         with unwritable(self.run.directory, path), ShardFile(self.run, path) as file:
-            for row, (record, is_living) in enumerate(zip(records, task.is_living, strict=True)):
-                framed, numbers = filler
+            for row, is_living in enumerate(task.is_living.tolist()):
                 try:
-                    if record and is_living:
-                        framed, numbers = found.encode(0, record, f"{task.shard.path}#{row}")
+                    record = next(records) if is_living else None
+                    encoded = record and found.encode(0, record, f"{source}#{row}")
                 except (RejectError, ValueError) as error:
-                    raise DataError(f"{task.shard.path}: record {row}: {error}") from None
+                    raise DataError(f"{source}: record {row}: {error}") from None
                 if is_living and not record:
                     statistics.add([default])
+                framed, numbers = encoded or filler
                 file.write(framed)
                 packed.append(numbers)
                 lengths.append(len(framed))
-            index = Index.of_bytes(read_bytes(source + INDEX_SUFFIX), source + INDEX_SUFFIX)
-            sections = {n: s for n, s in index.sections.items() if n in (HASH, HASH_LOW)}
-            sections |= rows.unpack(b"".join(packed), {})
-            shard = file.finish(Index(np.array(lengths, np.int64), sections))
+            (hashes,) = sections(self.run.directory, [task.shard], [HASH, HASH_LOW])
+            index = {**hashes, **rows.unpack(b"".join(packed), {})}
+            shard = file.finish(Index(np.array(lengths, np.int64), index))
             for _, some in found.statistics():
                 statistics.merge(some)
             note.write(self.digest, ShardResult(0, 0, shard, 0, None), statistics.state())
             file.commit()
         return shard, statistics.state()
 
-
-def records_of(path: str, schema: Schema) -> Iterator[dict[str, Any]]:
-    """Yields the records of a shard, one after another; DataError if one is damaged."""
-    decoder, offset, row = Decoder(schema), 0, 0
-    with open_file(path) as file:
-        while header := file.read(HEADER_BYTES):
-            try:
-                frame = header + file.read(record_length(header, path, offset) + FOOTER_BYTES)
-                yield decoder.decode(unframe(frame, path, offset, row))
-            except ValueError as error:
-                raise DataError(f"{path}: record {row} at byte {offset}: {error}") from None
-            offset, row = offset + len(frame), row + 1
+    def _stored(self, task: FamilyShard) -> Iterator[dict[str, Any]]:
+        """Yields the living records of a shard."""
+        rows = np.flatnonzero(task.is_living)
+        for columns in stored_values(self.run.directory, [task.shard], self.base, rows):
+            for values in zip(*columns.values(), strict=True):
+                yield dict(zip(columns, values, strict=True))
 
 
 def _default(feature: Feature) -> Any:
