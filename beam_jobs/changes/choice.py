@@ -13,7 +13,9 @@ import numpy as np
 from beam_jobs.dataset.changes import Change
 from beam_jobs.errors import UsageError
 from readers.files.of_path import read_file
+from readers.format.lookup.keys import ORDER, hashes64, order_seed
 from readers.format.lookup.stored import flags_where, seen_flags
+from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.lookup.where import Where
 from readers.format.manifest import Manifest
 from readers.format.splits import Split
@@ -68,7 +70,7 @@ def chosen_rows(
             yield name, np.flatnonzero(seen)[_numbers_in(parsed.rows, split.records)]
         else:
             where = Where(parsed.where, manifest.schema, manifest.classes)
-            yield name, np.flatnonzero(seen & flags_where(directory, split, where))
+            yield name, np.flatnonzero(seen & flags_where(directory, manifest, split, where))
 
 
 def _numbers_in(path: str, records: int) -> np.ndarray:
@@ -80,6 +82,12 @@ def _numbers_in(path: str, records: int) -> np.ndarray:
         ends = f"{numbers[0]} to {numbers[-1]}"
         raise UsageError(f"--rows {path}: numbers from {ends}, but there are {records} records")
     return numbers
+
+
+def places_of(directory: str, manifest: Manifest, keys: Sequence[str]) -> np.ndarray:
+    """As `StoredKeys.find`, for some keys."""
+    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*UTF8) for key in keys])
+    return StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
 
 
 def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subset: bool) -> Split:

@@ -9,12 +9,14 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from beam_jobs.changes.choice import places_of
 from beam_jobs.dataset.changes import Change, changing
-from beam_jobs.dataset.family import Family, FamilyShard
+from beam_jobs.dataset.family import write_shard
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.pixels import compressed
@@ -27,9 +29,7 @@ from beam_jobs.sources.tables import EXPECTED, read_rows, table_kind, usage_erro
 from beam_jobs.storage.files import open_seekable, size_and_crc
 from beam_jobs.storage.paths import absolute_path
 from readers.files.processors import processors
-from readers.format.lookup.keys import ORDER, hashes64, order_seed
 from readers.format.lookup.stored import seen_flags
-from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.schema import Schema
 from readers.format.splits import Split, shard_name
 
@@ -94,8 +94,7 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
     if taken := schema.keys() & parent.schema.keys():
         raise UsageError(f"feature {min(taken)!r}: the dataset has one of this name already")
     both = Schema({**parent.schema, **schema})
-    of_families = {feature for names in parent.families.values() for feature in names}
-    base = Schema({n: f for n, f in parent.schema.items() if n not in of_families})
+    base = parent.schema.select(parent.features_of[""])
     values: list[list[Any]] = [[None] * split.stored for split in parent.splits.values()]
     if parsed.map:
         source: Any = load_function(parsed.map)[1]
@@ -105,7 +104,8 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
         source, unknown = size_and_crc(path), _join(change, path, parsed.key, extras, values)
         if unknown:
             yield f"{len(unknown):,} keys of the table are not in the dataset: {unknown[0]!r}, …"
-    folder, tasks = change.folder(schema.to_json(), source, versions()), list[FamilyShard]()
+    folder, tasks = change.folder(schema.to_json(), source, versions()), list[Any]()
+    work = pickle.dumps(partial(write_shard, change, folder, base, schema, mapper))
     for (each, split), rows in zip(parent.splits.items(), values, strict=True):
         is_living, first = seen_flags(change.directory, split), 0
         missing = [row for row in np.flatnonzero(is_living).tolist() if rows[row] is None]
@@ -117,12 +117,12 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
         for number, shard in enumerate(split.shards):
             some = slice(first, first + shard.records)
             file = f"{folder}/{name}/{shard_name(each, number, len(split.shards))}"
-            tasks.append(FamilyShard(file, shard, is_living[some], rows[some]))
+            tasks.append((work, file, shard, is_living[some], rows[some]))
             first += shard.records
     change.begin(folder)
-    work, splits = pickle.dumps(Family(change, folder, base, schema, mapper).write), {}
+    splits = dict[str, Split]()
     with contextlib.closing(Pool(processors(), ["beam_jobs.dataset.family"])) as pool:
-        written = pool.map(call_pickled, ((work, task) for task in tasks))
+        written = pool.map(call_pickled, tasks)
         for each, split in parent.splits.items():
             statistics, shards = Statistics(schema), []
             for shard, state in itertools.islice(written, len(split.shards)):
@@ -140,10 +140,6 @@ def _join(
     change: Change, path: str, key: str, extras: tuple[ExtraFeature, ...], values: list[list[Any]]
 ) -> list[str]:
     """Puts the features in a table into lists with a place for each row of each split; returns the keys that no record has."""
-    stored, seed = (
-        StoredKeys(f"{change.directory}@{change.parent.generation}"),
-        order_seed(change.parent),
-    )
     kind, unknown = table_kind(path), list[str]()
     if kind is None or size_and_crc(path)[0] > _MOST_BYTES:
         raise UsageError(f"--table {path}: {EXPECTED} of at most 4 GiB, which are kept in memory")
@@ -154,8 +150,7 @@ def _join(
             if wrong := next((row for row in some if row.values is None), None):
                 raise RejectError(f"row {wrong.number}: {wrong.error}")
             keys = [column_text(row.values or {}, key) for row in some]
-            octets = (text.encode("utf-8", "surrogateescape") for text in keys)
-            places = stored.find(hashes64(seed, ORDER, octets)).tolist()
+            places = places_of(change.directory, change.parent, keys).tolist()
             for (split, at), text, row in zip(places, keys, some, strict=True):
                 if split < 0:
                     unknown.append(text)

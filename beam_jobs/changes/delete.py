@@ -10,15 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.changes.choice import UTF8, add_choice, chosen_rows, given, splits_of, with_rows
+from beam_jobs.changes.choice import (
+    UTF8,
+    add_choice,
+    chosen_rows,
+    given,
+    places_of,
+    splits_of,
+    with_rows,
+)
 from beam_jobs.dataset.changes import changing
 from beam_jobs.errors import UsageError
 from beam_jobs.records.statistics import FeatureStatistics
 from readers.files.of_path import read_file
 from readers.format.display import counted
-from readers.format.lookup.keys import ORDER, hashes64, order_seed
 from readers.format.lookup.stored import seen_flags, stored_values
-from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Split
@@ -73,8 +79,7 @@ def _rows_of_keys(
     directory: str, manifest: Manifest, parsed: argparse.Namespace, keys: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Split -> the rows of the records with some keys, int64 [n], ascending; UsageError for missing keys, unless they are ok."""
-    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*UTF8) for key in keys])
-    places = StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
+    places = places_of(directory, manifest, keys)
     numbers = {name: number for number, name in enumerate(manifest.splits)}
     found = {
         n: np.unique(places[places[:, 0] == numbers[n], 1]) for n in splits_of(manifest, parsed)
@@ -96,14 +101,14 @@ def _statistics_without(
 ) -> dict[str, dict[str, Any]]:
     """The statistics of a split without some of its records, whose extremes are bounds."""
     left = dict(split.statistics)
-    families = [(split.families[name], names) for name, names in manifest.families.items()]
-    others = {*manifest.schema}.difference(*manifest.families.values())
-    for shards, names in [(split.shards, others), *families]:
+    for family, names in manifest.features_of.items():
         schema = Schema(
             {n: f for n, f in manifest.schema.items() if n in names and n in left and not f.step}
         )
         gone = {name: FeatureStatistics.like(f, left[name]) for name, f in schema.items()}
-        for values in stored_values(directory, shards, schema, rows) if schema else ():
+        for values in (
+            stored_values(directory, split.shards_of(family), schema, rows) if schema else ()
+        ):
             for name, statistics in gone.items():
                 statistics.add(schema[name], values[name])
         for name, statistics in gone.items():

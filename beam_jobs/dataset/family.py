@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,79 +26,73 @@ from readers.format.splits import Shard
 from readers.format.tfrecord import frame_parts
 
 
-class FamilyShard(NamedTuple):
-    """The path of a shard to write, and the shard with the records.
+def write_shard(
+    run: Holder,
+    digest: str,
+    base: Schema,
+    schema: Schema,
+    mapper: Mapper | None,
+    name: str,
+    shard: Shard,
+    is_living: np.ndarray,
+    values: Sequence[dict[str, Any] | None] = (),
+) -> tuple[Shard, dict[str, Any]]:
+    """Writes a shard of a family, unless an earlier run has; returns it, and the state of the statistics of its living records.
 
-    `is_living`, bool [records], is whether readers see a record. `values` has their new features; None for a default.
+    Args:
+        run: Writes into the dataset.
+        digest: Of everything that decides the bytes of the family.
+        base, schema: The features in the shards of the splits, and the new ones.
+        mapper: Makes the new features from those in `base`; None to take them from `values`.
+        name: The path of the new shard in the dataset.
+        shard: The shard of the split, with the records.
+        is_living: bool [records], whether readers see a record.
+        values: The new features of each record; None for zeros and empty texts, as of a record that is gone.
+
+    Raises:
+        DataError: A record is damaged, the function fails, or the output cannot be written.
     """
+    note = Note(run, name)
+    path = note.find(lambda: digest)
+    if not isinstance(path, str):
+        assert path[0].shard
+        return path[0].shard, path[1]
+    encoder, rows, statistics = Encoder(schema), IndexRows(schema), Statistics(schema)
+    found, packed, lengths = RecordEncoder(encoder, mapper), list[bytes](), list[int]()
+    default = {name: _default(feature) for name, feature in schema.items()}
+    filler = frame_parts(encoder.parts(default)), rows.pack(default)
+    stored = _stored(run.directory, shard, base, np.flatnonzero(is_living))
+    records = stored if mapper else compress(values, is_living)
+    with unwritable(run.directory, path), ShardFile(run, path) as file:
+        for row, is_seen in enumerate(is_living.tolist()):
+            try:
+                record = next(records) if is_seen else None
+                encoded = record and found.encode(0, record, f"{shard.path}#{row}")
+            except (RejectError, ValueError) as error:
+                raise DataError(f"{shard.path}: record {row}: {error}") from None
+            if is_seen and not record:
+                statistics.add([default])
+            framed, numbers = encoded or filler
+            file.write(framed)
+            packed.append(numbers)
+            lengths.append(len(framed))
+        (hashes,) = sections(run.directory, [shard], [HASH, HASH_LOW])
+        index = {**hashes, **rows.unpack(b"".join(packed), {})}
+        written = file.finish(Index(np.array(lengths, np.int64), index))
+        for _, some in found.statistics():
+            statistics.merge(some)
+        note.write(digest, ShardResult(0, 0, written, 0, None), statistics.state())
+        file.commit()
+    return written, statistics.state()
 
-    path: str
-    shard: Shard
-    is_living: np.ndarray
-    values: Sequence[dict[str, Any] | None]
 
-
-@dataclass(frozen=True)
-class Family:
-    """Writes the shards of a family with a schema; `digest` identifies all that decides their bytes.
-
-    A mapper makes the features, from those in the shards of the split, whose schema is `base`.
-    """
-
-    run: Holder
-    digest: str
-    base: Schema
-    schema: Schema
-    mapper: Mapper | None = None
-
-    def write(self, task: FamilyShard) -> tuple[Shard, dict[str, Any]]:
-        """Writes a shard, unless an earlier run has; returns it, and the state of the statistics of its living records.
-
-        Raises:
-            DataError: A record is damaged, the function fails, or the output cannot be written.
-        """
-        note, source = Note(self.run, task.path), task.shard.path
-        path = note.find(lambda: self.digest)
-        if not isinstance(path, str):
-            assert path[0].shard
-            return path[0].shard, path[1]
-        encoder, rows, statistics = (
-            Encoder(self.schema),
-            IndexRows(self.schema),
-            Statistics(self.schema),
-        )
-        found, packed, lengths = RecordEncoder(encoder, self.mapper), list[bytes](), list[int]()
-        default = {name: _default(feature) for name, feature in self.schema.items()}
-        filler = frame_parts(encoder.parts(default)), rows.pack(default)
-        records = self._stored(task) if self.mapper else compress(task.values, task.is_living)
-        with unwritable(self.run.directory, path), ShardFile(self.run, path) as file:
-            for row, is_living in enumerate(task.is_living.tolist()):
-                try:
-                    record = next(records) if is_living else None
-                    encoded = record and found.encode(0, record, f"{source}#{row}")
-                except (RejectError, ValueError) as error:
-                    raise DataError(f"{source}: record {row}: {error}") from None
-                if is_living and not record:
-                    statistics.add([default])
-                framed, numbers = encoded or filler
-                file.write(framed)
-                packed.append(numbers)
-                lengths.append(len(framed))
-            (hashes,) = sections(self.run.directory, [task.shard], [HASH, HASH_LOW])
-            index = {**hashes, **rows.unpack(b"".join(packed), {})}
-            shard = file.finish(Index(np.array(lengths, np.int64), index))
-            for _, some in found.statistics():
-                statistics.merge(some)
-            note.write(self.digest, ShardResult(0, 0, shard, 0, None), statistics.state())
-            file.commit()
-        return shard, statistics.state()
-
-    def _stored(self, task: FamilyShard) -> Iterator[dict[str, Any]]:
-        """Yields the living records of a shard."""
-        rows = np.flatnonzero(task.is_living)
-        for columns in stored_values(self.run.directory, [task.shard], self.base, rows):
-            for values in zip(*columns.values(), strict=True):
-                yield dict(zip(columns, values, strict=True))
+def _stored(
+    directory: str, shard: Shard, schema: Schema, rows: np.ndarray
+) -> Iterator[dict[str, Any]]:
+    """Yields some records of a shard."""
+    for columns in stored_values(directory, [shard], schema, rows):
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
 
 
 def _default(feature: Feature) -> Any:

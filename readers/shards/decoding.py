@@ -31,16 +31,8 @@ class RecordError(ValueError):
 class RecordFiles:
     """The records of one of `Plan.files`, with its features, before the work on them. It is safe to share between threads.
 
-    Args:
-        memory: Allocates large arrays.
-        cacheable: The paths of the files to keep in the cache.
-
-    Other arguments are those of `Records`.
-
-    Attributes:
-        shards: The open shards and their indexes.
-        reader: Reads framed records.
-        images: The features whose pixels `add_pixels` decodes.
+    Arguments are those of `Records`, its `memory`, and the paths of all files to cache. `shards` are the open shards and
+    their indexes, `reader` reads framed records, `images` are the features whose pixels `add_pixels` decodes.
     """
 
     def __init__(

@@ -166,11 +166,6 @@ class Plan:
             found.append(replace(self, schema=schema, parts=parts, work=work, elsewhere={}))
         return found
 
-    @property
-    def every_part(self) -> list[Part]:
-        """The parts of all files to read."""
-        return [part for plan in self.files for part in plan.parts]
-
     def parts_of(self, feature: str) -> Parts:
         """The parts that have a feature."""
         return self.elsewhere.get(feature, self.parts)

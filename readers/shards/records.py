@@ -79,7 +79,8 @@ class Records:
         self.skip = skip
         self._verify_crc, self._cache, self._own = verify_crc, cache, own
         self.memory = RecyclingAllocator()
-        cacheable = cache.cacheable(plan.every_part) if cache else frozenset[str]()
+        parts = [part for files in plan.files for part in files.parts]
+        cacheable = cache.cacheable(parts) if cache else frozenset[str]()
         how = verify_crc, cache, own, self.memory, cacheable
         self.files = [RecordFiles(each, *how) for each in plan.files]
         self.is_local = all(files.shards.is_local for files in self.files)

@@ -60,7 +60,7 @@ def dataset_plan(
         several.append((last - first, rows))
     rows, keys = joined_rows(several), _keys(generation)
 
-    def parts_of(family: str | None) -> Parts:
+    def parts_of(family: str) -> Parts:
         shards = {name: split.shards_of(family) for name, split in splits.items()}
         found = tuple(
             replace(whole_shard(directory, shards[name][number]), skip=skip, take=take, keys=keys)
@@ -72,8 +72,7 @@ def dataset_plan(
         return tuple(map_in_threads(lambda part: _checked(part, accept_cut), found, True))
 
     wanted = columns if isinstance(columns, Collection) and columns else schema or manifest.schema
-    others = {*manifest.schema}.difference(*manifest.families.values())
-    features = [(None, [*others]), *manifest.families.items()]
+    features = manifest.features_of.items()
     read = [family for family, names in features if any(name in names for name in wanted)]
     shards = [shard for split in splits.values() for shard in split.shards]
     records = sum(split.stored for split in splits.values())
@@ -86,7 +85,7 @@ def dataset_plan(
     return Plan(
         name=text,
         schema=manifest.schema if schema is None else chosen_schema(manifest.schema, schema),
-        parts=parts_of(None),
+        parts=parts_of(""),
         records=sum(stop - start for _, start, stop in chosen),
         record_bytes=nbytes / records if records else None,
         fingerprint=(

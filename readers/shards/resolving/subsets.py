@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from readers.format.lookup.sections import sections_of
+from readers.format.lookup.sections import joined_sections
 from readers.format.lookup.where import Where
 from readers.shards.plan import Plan
 from readers.shards.rows import Rows
@@ -38,14 +38,8 @@ def section_reader(plan: Plan) -> ReadSections:
 
     def read(names: tuple[str, ...]) -> Sequence[dict[str, np.ndarray]]:
         if names not in known:
-            found = [dict[str, np.ndarray]() for _ in plan.parts]
-            for files in plan.files:
-                of_files = [name for name in names if name.partition("/")[2] in files.stored]
-                indexes = [part.index for part in files.parts]
-                if of_files:
-                    for columns, more in zip(found, sections_of(indexes, of_files), strict=True):
-                        columns.update(more)
-            known[names] = found
+            files = ((each.stored, [part.index for part in each.parts]) for each in plan.files)
+            known[names] = joined_sections(files, names)
         return known[names]
 
     return read

@@ -202,6 +202,32 @@ def test_rows_that_are_deleted_later_have_no_features(tmp_path):
     ]
 
 
+def test_deletions_and_subsets_choose_by_the_new_features(tmp_path):
+    small(tmp_path / "d")
+    assert add_table(tmp_path / "d", write_table(tmp_path / "t.parquet", range(20))) == 0
+    where = "score > 1 and n % 3 == 1 and len(tags) == 1"
+    assert (
+        main(["select", str(tmp_path / "d"), "--where", where, "--output", str(tmp_path / "s")])
+        == 0
+    )
+    assert main(["delete", str(tmp_path / "d"), "--where", where]) == 0
+    chosen = {n for n in range(20) if n / 7 > 1 and n % 3 == 1}
+    for directory, expected in (("s", chosen), ("d", {*range(20)} - chosen)):
+        assert readers.verify(tmp_path / directory).ok
+        records = [r for split in SPLITS for r in readers.RecordSource(tmp_path / directory, split)]
+        assert {int(record["n"]) for record in records} == expected
+        for record in records:
+            assert record["clip"].tolist() == new(int(record["n"]))["clip"].tolist()
+    statistics = [s.statistics["score"] for s in Manifest.read(tmp_path / "d").splits.values()]
+    scores = [n / 7 for n in range(20) if n not in chosen]
+    assert sum(s["count"] for s in statistics) == len(scores)
+    assert (
+        add(tmp_path / "s", "--name", "y", "--map", f"{HERE}other", "--map_schema", "y=int64") == 0
+    )
+    for split in SPLITS:
+        assert all(r["y"] == 2 * r["n"] for r in readers.RecordSource(tmp_path / "s", split))
+
+
 def other(record, info):
     return {"y": 2 * record["n"]}
 
