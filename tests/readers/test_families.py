@@ -6,6 +6,7 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +17,7 @@ import readers
 from readers.format.encode.records import Encoder
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
+from readers.head import shown_records
 from tests.readers.test_rows import COUNTS, GONE, HOW, all_of, list_rows
 from tests.support.datasets import flip, plain_sections, write_dataset, write_shard
 
@@ -241,8 +243,30 @@ def test_tensorflow_zips_the_files(tmp_path):
     assert row + 1 == sum(COUNTS)
 
 
+@pytest.mark.parametrize(
+    "shuffle",
+    [False, readers.Order(by="global"), readers.Order(by="interleave", buffer=7)],
+)
+def test_windows_and_the_cache_of_a_store_have_all_files(tmp_path, shuffle):
+    plain, changed = write(tmp_path / "plain"), write(tmp_path / "changed", CLIP)
+    store = fsspec.filesystem("memory")
+    for file in changed.rglob("*.*"):
+        store.pipe(f"/families/{file.relative_to(changed)}", file.read_bytes())
+    how = {"split": "train", "batching": "padded", "shuffle": shuffle, "repeat": 2}
+    for columns in (["label", "clip", "words"], ["clip", "words"], ["label"]):
+        expected = all_of(plain, {**how, "columns": columns})
+        cache = readers.Cache(tmp_path / f"cache{len(columns)}")
+        for others in ({}, {"cache": cache}, {"cache": cache}):
+            assert all_of("memory://families", {**how, "columns": columns, **others}) == expected
+        kept = len([*Path(cache.directory).glob("*.shard")])
+        assert kept == len(COUNTS) * (2 if len(columns) == 3 else 1)
+    store.rm("/families", recursive=True)
+
+
 def test_other_verbs_read_them(tmp_path):
     write(tmp_path, CLIP)
     assert readers.check(tmp_path).records == sum(COUNTS) + 4
-    readers.report(tmp_path, tmp_path.parent / "report.html")
-    readers.Moments(tmp_path, split="train") if False else None
+    page = readers.report(tmp_path, tmp_path.parent / "report.html")
+    assert "clip" in Path(page).read_text()
+    assert any(line.startswith("  clip") for line in shown_records(str(tmp_path), "train", 1))
+    assert any("clip" in line for line in str(readers.open(tmp_path)).splitlines())

@@ -83,8 +83,6 @@ def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
         newest = newest_manifest(folder, content)
     except (ValueError, RejectError) as error:
         return str(error)
-    if newest and newest[1].families:
-        return f"{folder}: its features are in several files: beam-shards compact joins them"
     return newest[1] if newest else None
 
 
