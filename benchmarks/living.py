@@ -60,8 +60,8 @@ def embedding(record: dict[str, Any], _: object = None) -> dict[str, np.ndarray]
 
 def families(data: Path, pictures: int, turns: int) -> None:
     """Writes pictures with embeddings in the same files, and in other ones, reads them in turns, and prints the ratio."""
-    random, features = np.random.default_rng(3), {"image": ("uint8", (64, 64, 3), "jpeg")}
-    features |= {"number": ("int64", ()), "key": ("string", ())}
+    random, features = np.random.default_rng(3), dict[str, Any](number="int64", key="string")
+    features["image"] = "uint8", (64, 64, 3), "jpeg"
     noise = random.integers(0, 255, (100, 64, 64, 3), np.uint8)
     images = [compressed(picture, "jpeg") for picture in noise]
     records = [(f"{n}", {"image": images[n % 100], "number": n}) for n in range(pictures)]

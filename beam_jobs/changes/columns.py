@@ -110,10 +110,8 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
         is_living, first = seen_flags(change.directory, split), 0
         missing = [row for row in np.flatnonzero(is_living).tolist() if rows[row] is None]
         if missing and parsed.table and parsed.missing == "error":
-            raise UsageError(
-                f"--table {path}: {len(missing):,} records of {each} have no row, such as record "
-                f"{missing[0]}: add --missing default to give them zeros and empty texts"
-            )
+            found = f"{len(missing):,} records of {each} have no row, such as record {missing[0]}"
+            raise UsageError(f"--table {path}: {found}; add --missing default for zeros")
         for number, shard in enumerate(split.shards):
             some = slice(first, first + shard.records)
             file = f"{folder}/{name}/{shard_name(each, number, len(split.shards))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
@@ -19,7 +19,7 @@ from readers.format.dtypes import numpy_dtype
 from readers.format.encode.index_rows import IndexRows
 from readers.format.encode.records import Encoder
 from readers.format.index import HASH, HASH_LOW, Index
-from readers.format.lookup.sections import sections
+from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.stored import stored_values
 from readers.format.schema import Feature, Schema
 from readers.format.splits import Shard
@@ -39,15 +39,9 @@ def write_shard(
 ) -> tuple[Shard, dict[str, Any]]:
     """Writes a shard of a family, unless an earlier run has; returns it, and the state of the statistics of its living records.
 
-    Args:
-        run: Writes into the dataset.
-        digest: Of everything that decides the bytes of the family.
-        base, schema: The features in the shards of the splits, and the new ones.
-        mapper: Makes the new features from those in `base`; None to take them from `values`.
-        name: The path of the new shard in the dataset.
-        shard: The shard of the split, with the records.
-        is_living: bool [records], whether readers see a record.
-        values: The new features of each record; None for zeros and empty texts, as of a record that is gone.
+    `digest` identifies everything that decides the bytes of the family. A mapper makes the features in `schema` from those in
+    `base`, which are in the shard of the split; without one, they are in `values`, with None for zeros and empty texts. So are
+    the features of records that readers do not see, which `is_living`, bool [records], says.
 
     Raises:
         DataError: A record is damaged, the function fails, or the output cannot be written.
@@ -61,7 +55,11 @@ def write_shard(
     found, packed, lengths = RecordEncoder(encoder, mapper), list[bytes](), list[int]()
     default = {name: _default(feature) for name, feature in schema.items()}
     filler = frame_parts(encoder.parts(default)), rows.pack(default)
-    stored = _stored(run.directory, shard, base, np.flatnonzero(is_living))
+    stored = (
+        dict(zip(columns, record, strict=True))
+        for columns in stored_values(run.directory, [shard], base, np.flatnonzero(is_living))
+        for record in zip(*columns.values(), strict=True)
+    )
     records = stored if mapper else compress(values, is_living)
     with unwritable(run.directory, path), ShardFile(run, path) as file:
         for row, is_seen in enumerate(is_living.tolist()):
@@ -76,23 +74,18 @@ def write_shard(
             file.write(framed)
             packed.append(numbers)
             lengths.append(len(framed))
-        (hashes,) = sections(run.directory, [shard], [HASH, HASH_LOW])
-        index = {**hashes, **rows.unpack(b"".join(packed), {})}
+        file_of_index = IndexFile.of(run.directory, shard)
+        data = file_of_index.fetch()
+        head = file_of_index.head(data)
+        hashes = {n: head.numbers(data, n) for n in (HASH, HASH_LOW) if n in head.sections}
+        nothing = {HASH: np.zeros(shard.records, np.uint32)}  # Of records without keys.
+        index = nothing | hashes | rows.unpack(b"".join(packed), {})
         written = file.finish(Index(np.array(lengths, np.int64), index))
         for _, some in found.statistics():
             statistics.merge(some)
         note.write(digest, ShardResult(0, 0, written, 0, None), statistics.state())
         file.commit()
     return written, statistics.state()
-
-
-def _stored(
-    directory: str, shard: Shard, schema: Schema, rows: np.ndarray
-) -> Iterator[dict[str, Any]]:
-    """Yields some records of a shard."""
-    for columns in stored_values(directory, [shard], schema, rows):
-        for values in zip(*columns.values(), strict=True):
-            yield dict(zip(columns, values, strict=True))
 
 
 def _default(feature: Feature) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class RecordFiles:
 
     def record(self, framed: FramedRecords, row: int) -> dict[str, Any]:
         """Decodes one of the records, before any work; RecordError if it does not fit the schema."""
-        with self.located(int(framed.numbers[row])):
+        with self.located(framed.numbers, row):
             return self.one(framed.record(row)[HEADER_BYTES:-FOOTER_BYTES])
 
     def by_kernel(
@@ -103,28 +104,25 @@ class RecordFiles:
         columns, errors, _ = self._columns.decode(framed.data, framed.starts, framed.stops)
         if errors:
             first = min(errors)
-            with self.located(int(framed.numbers[first])):
+            with self.located(framed.numbers, first):
                 raise ValueError(errors[first])
         parts = [column.split(bounds) for column in columns.values()]
         return [dict(zip(columns, batch, strict=True)) for batch in zip(*parts, strict=True)]
 
     def add_pixels(self, columns: Columns, numbers: np.ndarray) -> None:
         """Decodes the images in columns, given the numbers of their records, int64 [B]; RecordError if one is wrong."""
-
-        def located(row: int) -> contextlib.AbstractContextManager[None]:
-            return self.located(int(numbers[row]))
-
+        how = partial(self.located, numbers), self._empty, self._rows
         for name, feature in self.images.items():
             encoded = columns[name].flat().tolist()
-            columns[name] = image_column(name, feature, encoded, located, self._empty, self._rows)
+            columns[name] = image_column(name, feature, encoded, *how)
 
     @contextlib.contextmanager
-    def located(self, number: int) -> Iterator[None]:
-        """Adds the record's file, number and position to an error message."""
+    def located(self, numbers: np.ndarray, row: int) -> Iterator[None]:
+        """Adds the file, the number and the position of one of some records to an error message."""
         try:
             yield
         except ValueError as error:
-            part, row, offset = self.reader.place(number)
+            part, number, offset = self.reader.place(int(numbers[row]))
             raise RecordError(
-                f"{part.path}: record {row} at byte {offset}: {error}"
+                f"{part.path}: record {number} at byte {offset}: {error}"
             ) from error.__cause__

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +24,6 @@ from readers.shards.opened.local_shard import CHANGED, is_changed
 from readers.shards.plan import Plan
 
 _LOGGER = logging.getLogger("readers")
-
-_T = TypeVar("_T")
 
 # The same records as they are in each of the files of a plan.
 Framed = Sequence[FramedRecords]
@@ -135,7 +133,7 @@ class Records:
                 return next(self.read([number]))  # Raises an error that names the record.
         return self._merged(found)
 
-    def _merged(self, parts: Sequence[dict[str, _T]]) -> dict[str, _T]:
+    def _merged(self, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The features that are in several files, in the order of the schema."""
         if len(parts) == 1:
             return parts[0]
@@ -197,12 +195,9 @@ class Records:
         if self.plan.work is None:
             return columns
         assert keys is not None
-
-        def located(row: int) -> AbstractContextManager[None]:
-            return self.files[0].located(int(numbers[row]))
-
-        own = self.memory.rows if self._own else None
-        return self.plan.work.columns(Batch(columns, keys, located, self.memory.empty, own))
+        located, own = self.files[0].located, self.memory.rows if self._own else None
+        how = partial(located, numbers), self.memory.empty, own
+        return self.plan.work.columns(Batch(columns, keys, *how))
 
     def _good(self, framed: Framed, following: Following, fetched: Sequence[Framed]) -> Framed:
         """The records, with each damaged one replaced by the next good one if `skip`."""

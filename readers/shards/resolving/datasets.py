@@ -76,16 +76,12 @@ def dataset_plan(
     read = [family for family, names in features if any(name in names for name in wanted)]
     shards = [shard for split in splits.values() for shard in split.shards]
     records = sum(split.stored for split in splits.values())
-    nbytes = sum(
-        shard.bytes
-        for split in splits.values()
-        for family in read
-        for shard in split.shards_of(family)
-    )
+    nbytes = sum(s.bytes for split in splits.values() for f in read for s in split.shards_of(f))
+    parts = {family: parts_of(family) for family in manifest.features_of}
     return Plan(
         name=text,
         schema=manifest.schema if schema is None else chosen_schema(manifest.schema, schema),
-        parts=parts_of(""),
+        parts=parts[""],
         records=sum(stop - start for _, start, stop in chosen),
         record_bytes=nbytes / records if records else None,
         fingerprint=(
@@ -97,12 +93,7 @@ def dataset_plan(
         meanings={name: manifest.meaning(name) for name in manifest.schema},
         rows=rows,
         generations=(sha256,),
-        elsewhere={
-            feature: parts
-            for family, names in manifest.families.items()
-            for parts in [parts_of(family)]
-            for feature in names
-        },
+        elsewhere={n: parts[family] for family, names in manifest.families.items() for n in names},
     )
 
 
