@@ -146,8 +146,6 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
-    if output.append is not None:
-        return _appending(output, state.manifest)
     if output.overwrite:
         if card := _CARD.intersection(state.sizes):
             raise UsageError(
@@ -160,6 +158,8 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             staging = join(output.directory, STAGING)
             if _copy_newest(output.directory, staging, copied) == state.content:
                 _finish(state, state.manifest, _abandoned(state))
+    if output.append is not None:
+        return _appending(output, state.manifest)
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
@@ -168,7 +168,9 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
 def _appending(output: Output, parent: Manifest) -> Output:
     """The output of a run that appends to a dataset; UsageError if its records would not suit the others."""
     place, stated = output.directory, json.loads(json.dumps(output.options))
-    for name in sorted({*stated, *parent.options} - OF_INPUTS):
+    # Arguments of functions state fewer options than the flags of a job.
+    named = {*stated, *(parent.options if "job" in stated else ["seed"])}
+    for name in sorted(named - OF_INPUTS):
         if (given := stated.get(name)) != (known := parent.options.get(name)):
             raise UsageError(
                 f"--{name}: found {given!r:.80}, but {place} was written with {known!r:.80}; an append takes its "

@@ -18,7 +18,6 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
-from beam_jobs.packages import versions
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
@@ -83,7 +82,7 @@ def _manifest_of(
         vocabulary=len(vocabulary),
         tokenizer=Subwords(tokenizer).size if tokenizer else 0,
         options=output.options,
-        versions=versions(*(["tokenizers"] if tokenizer else [])),
+        versions=output.versions(*(["tokenizers"] if tokenizer else [])),
         files=dict(files),
         rejects=tuple(result.rejects for results in splits for result in results if result.rejects),
         generation=output.generation,
