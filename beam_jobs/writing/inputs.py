@@ -76,7 +76,10 @@ class InputEncoder:
             for number, pickled in enumerate(inputs, first):
                 self._encode(number, pickle.loads(pickled), encoder)
             encoded = encoder.finish()
-        if self.notes and not encoded.summary.rejects:  # A later call tries rejected inputs again.
+        found = encoded.summary
+        dropped = any(split.duplicates for split in found.splits)
+        # A later call tries rejected inputs again, and counts keys again that a dataset to append to has.
+        if self.notes and not (found.rejects or found.existing or dropped):
             runs = [base64.b64encode(run.pack()).decode() for run in encoded.runs]
             note = [runs, [(split, some.state()) for split, some in encoded.statistics]]
             data = json.dumps(note).encode()
@@ -149,7 +152,9 @@ def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
 
 def identity_of(output: Output, *rules: Rule | None) -> str:
     """A digest of what determines encoded records, the files of functions included: 16 hex digits, or none."""
-    parts: list[Any] = [output.versions(), output.schema.to_json(), repr(output.placement)]
+    placement = output.placement
+    parts: list[Any] = [output.versions(), output.schema.to_json(), output.parent]
+    parts += [repr(placement), placement.existing]
     for rule in rules:
         try:
             parts.append(pickle.dumps(rule))

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards, write
 from beam_jobs.dataset.lease import leased
 from beam_jobs.plan.placement import hash64
+from examples.samples import make_samples
 from readers.format.manifest import Manifest
+from tests.end_to_end.test_readme import blocks
 from tests.support.checkout import ROOT
 from tests.support.datasets import folder_of, records_of, rejects_of
 
@@ -331,3 +333,19 @@ def test_the_next_call_keeps_the_shards_of_one_that_failed(tmp_path, monkeypatch
     assert len(written) == 2
     write(reversed(pairs), tmp_path, SCHEMA, num_shards=2)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.tfrecord")} == written
+
+
+def test_the_program_of_the_docs_runs(tmp_path):
+    make_samples(tmp_path / "sample_data" / "inputs")
+    (text,) = [
+        block.text
+        for block in blocks(ROOT / "docs/writing.md")
+        if block.language == "python" and "import Feature, Schema, write\n" in block.text
+    ]
+    (tmp_path / "program.py").write_text(text)
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    splits = Manifest.read(str(tmp_path / "shards/signals")).splits
+    assert done.stdout == f"{ {name: split.records for name, split in splits.items()} }\n"
+    assert sum(split.records for split in splits.values()) == 96
