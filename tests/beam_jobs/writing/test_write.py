@@ -348,4 +348,4 @@ def test_the_program_of_the_docs_runs(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     splits = Manifest.read(str(tmp_path / "shards/signals")).splits
     assert done.stdout == f"{ {name: split.records for name, split in splits.items()} }\n"
-    assert sum(split.records for split in splits.values()) == 96
+    assert sum(split.records for split in splits.values()) == 120
