@@ -12,6 +12,9 @@ from beam_jobs.errors import UsageError
 
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
+    "delete": "make a generation without some records, whose files stay as they are",
+    "expire": "drop older generations, and the files that no other one names",
+    "select": "make a dataset of some records, in the files in which they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }
 

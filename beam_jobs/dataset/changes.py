@@ -13,7 +13,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from beam_jobs.dataset.generations import commit, state_of
+from beam_jobs.dataset.generations import commit, finish_interrupted, state_of
 from beam_jobs.dataset.lease import Holder, leased
 from beam_jobs.dataset.output import STAGING, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
@@ -112,7 +112,7 @@ def changing(
         UsageError: There is no dataset, or another command is at work in it.
     """
     directory = resolve(directory)
-    state_of(directory)  # Raises an error for foreign files.
+    finish_interrupted(state_of(directory))  # Raises an error for foreign files.
     try:
         generation = open_generation(directory)
     except DatasetError as error:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from beam_jobs.dataset.lease import Holder, is_busy, is_lease
 from beam_jobs.dataset.output import OF_INPUTS, STAGING, Output, not_writable, renamed_schema
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
+from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
     delete_files,
@@ -31,7 +33,15 @@ from beam_jobs.storage.atomic import (
 from beam_jobs.storage.files import content_of, read_bytes
 from beam_jobs.storage.paths import refuse_links
 from readers.format.lookup.stored_keys import StoredKeys
-from readers.format.manifest import GENERATIONS, MANIFEST, TAGS, Manifest, generation_file, join
+from readers.format.manifest import (
+    GENERATIONS,
+    GROUPS,
+    MANIFEST,
+    TAGS,
+    Manifest,
+    generation_file,
+    join,
+)
 
 _GENERATION = re.compile(rf"{GENERATIONS}/([1-9][0-9]{{0,17}})\.json")
 
@@ -40,7 +50,7 @@ _OURS = re.compile(rf"{_GENERATION.pattern}|{re.escape(MANIFEST)}|{TAGS}/[^/]+|{
 # Files that a job or a command writes into its folder; those of a family of features in a folder in it.
 _OF_A_JOB = re.compile(
     rf"[0-9a-f]{{8}}/(([^/]+/)?[^/]+({DONE}|\.tfrecord(\.index)?)|[^/]+\.(gone|rows)|rejects/[^/]+\.jsonl"
-    r"|vocabulary\.txt|tokenizer\.json)"
+    r"|vocabulary\.txt|tokenizer\.json|groups)"
 )
 
 # The folder of a path in the file of a manifest.
@@ -153,11 +163,9 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             )
         return output
     if cleans:
-        with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
-            copied = content_of(join(output.directory, MANIFEST))
-            staging = join(output.directory, STAGING)
-            if _copy_newest(output.directory, staging, copied) == state.content:
-                _finish(state, state.manifest, _abandoned(state))
+        # An unfinished append is continued.
+        began = _abandoned(state) if output.append is None else frozenset[str]()
+        finish_interrupted(state, began)
     if output.append is not None:
         return _appending(output, state.manifest)
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
@@ -188,13 +196,30 @@ def _appending(output: Output, parent: Manifest) -> Output:
     stored = StoredKeys(f"{place}@{parent.generation}")
     job_names = {new: name for name, new in output.feature_names.items()}
     classes = {job_names.get(name, name): names for name, names in parent.class_names.items()}
-    existing = (output.append or {}).get("existing", "error")
+    existing, groups = (output.append or {}).get("existing", "error"), b""
+    if GROUPS in parent.files and output.placement.deals_groups:
+        data = read_bytes(join(place, parent.files[GROUPS].path))
+        parent.check_file(GROUPS, data)
+        groups = GroupSplits.of_file(data, output.placement.splits).pack()
     return replace(
         output,
+        groups=groups,
         written=parent.job,
         placement=replace(output.placement, stored=stored, existing=existing),
         known_names={LABEL: parent.label_names, **classes},
     )
+
+
+def finish_interrupted(state: State, began: frozenset[str] = frozenset()) -> None:
+    """Finishes the commit of the newest generation, if that was interrupted and the directory can be written.
+
+    Also deletes the folders of runs that cannot commit any more.
+    """
+    with contextlib.suppress(OSError, JobError):  # The caller's own result is what matters.
+        copied = content_of(join(state.directory, MANIFEST))
+        staging = join(state.directory, STAGING)
+        if state.manifest and _copy_newest(state.directory, staging, copied) == state.content:
+            _finish(state, state.manifest, began)
 
 
 def _refusal(directory: str) -> UsageError:
@@ -292,6 +317,12 @@ def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> b
         sync_names(directory, [MANIFEST])
         copied = newest
     return newest
+
+
+def files_in(state: State, folders: Collection[str]) -> set[str]:
+    """The files in some folders that jobs, commands and cards wrote there."""
+    ours = (name for name in state.sizes if _OF_A_JOB.fullmatch(name) or _OF_OTHERS.fullmatch(name))
+    return {name for name in ours if folder_of(name) in folders}
 
 
 def _finish(state: State, manifest: Manifest, began: frozenset[str], run: str = "") -> None:

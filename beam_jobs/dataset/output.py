@@ -74,6 +74,7 @@ class Output:
         written: The `job` of the complete dataset here; empty unless this job must be that one.
         append: What an append states in the manifest, such as `existing`; None for a dataset of its own.
         known_names: The names of classes of the dataset to which records are appended.
+        groups: The packed `GroupSplits` of that dataset; empty if hashes assign all groups.
     """
 
     directory: str
@@ -92,6 +93,7 @@ class Output:
     written: str = ""
     append: Mapping[str, Any] | None = None
     known_names: Names | None = None
+    groups: bytes = b""
 
     @property
     def staging(self) -> str:

@@ -159,9 +159,7 @@ class RunEncoder:
 
     def _write(self) -> None:
         """Encodes the records that were added, and writes them and the rejects as a block."""
-        records, self._records, self._bytes = self._records, [], 0
-        if records and self._output.placement.stored is not None:
-            records = self._new(records)
+        records, self._records, self._bytes = self._new(self._records), [], 0
         payloads = self._payloads(records) if records else []
         for reject, split in self._rejects:
             key = reject.key.encode("utf-8", "surrogateescape")
@@ -175,13 +173,15 @@ class RunEncoder:
             self.encoded.add(block)
 
     def _new(self, records: list[_Record]) -> list[_Record]:
-        """The records of an append whose keys the dataset does not have, or may have."""
-        keys, placement = [key for key, _, _ in records], self._output.placement
-        self.encoded.summary.add_existing(keys, placement.refused(placement.orders(keys)))
+        """The records without those that an append leaves out."""
+        placement, summary = self._output.placement, self.encoded.summary
+        if placement.stored is None or not records:
+            return records
+        keys = [key for key, *_ in records]
+        summary.add_existing(keys, placement.refused(placement.orders(keys)))
         skipped = {*placement.skipped(keys).tolist()}
-        dropped = np.array([records[row][1] for row in skipped], np.uint8)
-        self.encoded.summary.add_duplicates(dropped)
-        return [record for row, record in enumerate(records) if row not in skipped]
+        summary.add_duplicates(np.array([records[n][1] for n in skipped], np.uint8))
+        return [record for n, record in enumerate(records) if n not in skipped]
 
     def _payloads(self, records: list[_Record]) -> list[tuple[bytes, int, bytes]]:
         """(key, split, payload) of each record that can be encoded; the others become rejects."""
