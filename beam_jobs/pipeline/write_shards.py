@@ -59,9 +59,8 @@ class _EncodeRecords(beam.DoFn):
         self._records = RunEncoder(self._output)
 
     def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
-        is_pair = isinstance(element, tuple | list) and len(element) == 2
         assert self._records
-        self._records.add(*(element if is_pair else (None, element)))
+        self._records.add_row(element, None)
         if self._records.encoded.hashes:
             yield from self._outputs(self._records.take())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from beam_jobs import progress
@@ -14,7 +14,6 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import CompleteError, UsageError
 from beam_jobs.plan.shards import (
     Draft,
-    Plan,
     finish_plan,
     mean_bytes,
     pick_boundaries,
@@ -24,7 +23,7 @@ from beam_jobs.plan.shards import (
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged
 from beam_jobs.records.rejects import Reject
-from beam_jobs.records.runs import RunIndex, locate
+from beam_jobs.records.runs import locate
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import SplitStatistics
 from beam_jobs.sources.labels import Names
@@ -103,7 +102,8 @@ def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Mani
     plan = finish_plan(draft, boundaries, output.folder(summary))
     packed = plan.pack()
     neighbours = neighbours_in(plan, spool)
-    located = _grouped(_located(encoded.runs, plan, neighbours))
+    assign = partial(shards_of, plan, neighbours=neighbours)
+    located = _grouped(pair for run in encoded.runs for pair in locate(run, assign))
     if neighbours > 1:
         groups = (merge_neighbours(group, packed, spool) for group in located)
         located = _grouped(pair for group in groups for pair in group)
@@ -113,11 +113,6 @@ def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Mani
     manifest = commit_dataset(output, summary, packed, results, [], statistics, names, schema)
     warn_of_rejects(output.directory, manifest, results)
     return manifest
-
-
-def _located(runs: Iterable[RunIndex], plan: Plan, neighbours: int) -> Iterator[tuple[int, bytes]]:
-    for run in runs:
-        yield from locate(run, partial(shards_of, plan, neighbours=neighbours))
 
 
 def _grouped(pairs: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, list[bytes]]]:

@@ -104,18 +104,9 @@ def write(
         raise UsageError("splits, group_by: expected None, because the records are given by split")
     with named_as_arguments():
         shares = tuple(by_split) if by_split else splits
-        how = (
-            num_shards,
-            shard_size,
-            shares,
-            seed,
-            max_rejects,
-            overwrite,
-            options,
-            append,
-            existing,
-        )
-        output = begun(output_of(directory, schema, *how))
+        how = num_shards, shard_size, shares, seed, max_rejects
+        more = overwrite, options, append, existing
+        output = begun(output_of(directory, schema, *how, *more))
         names = {**(output.known_names or {})}
         if given := checked_names(label_names):
             names[LABEL] = given
