@@ -44,8 +44,7 @@ def draft_of(
     """The draft, and the sizes in bytes, or the rejects, of the records that were sampled.
 
     Args:
-        output: The dataset.
-        summary: The summary of all records.
+        output, summary: The dataset, and the summary of all records.
         measure: Measures sampled records; None if the summary has sizes already.
         prepare: Makes the output directory ready for shards; None leaves it unchanged.
 
@@ -89,11 +88,9 @@ def draft_of(
 
 
 def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Manifest:
-    """Writes the shards of all encoded records in a pool, and commits the dataset; `names` are those of classes.
+    """Writes the shards of all encoded records in a pool, and commits the dataset; raises what `write` does.
 
-    Raises:
-        UsageError: There are no records, two have the same key, or the directory is not free.
-        DataError: Too many records are rejected, or a file cannot be written.
+    `names` are those of classes by feature.
     """
     spool, schema, summary = Spool(output.staging), output.schema, encoded.summary
     draft, _ = draft_of(output, summary, None, prepare)

@@ -52,12 +52,7 @@ class InputEncoder:
     notes: bool
 
     def encode(self, inputs: Sequence[Any], pool: Pool) -> Encoded:
-        """Encodes the records of all inputs, or takes them from the runs of an earlier call.
-
-        Raises:
-            UsageError: An input cannot be pickled.
-            DataError: An input fails and may not be rejected, or a process was killed.
-        """
+        """Encodes the records of all inputs, or takes them from the runs of an earlier call; raises what `write` does."""
         work: Callable[..., Encoded] = self._work
         if pool.processes > 1:
             work = partial(call_pickled, pickle.dumps(work))

@@ -1,5 +1,6 @@
 """`write`: the bytes of `WriteShards`, from all kinds of objects, and without Beam."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -124,6 +125,20 @@ def test_no_beam_and_no_framework_is_imported(tmp_path):
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
     assert sum(shard.records for shard in Manifest.read(str(tmp_path / "function")).shards) == 18
+
+
+def test_a_store_needs_no_beam_either(tmp_path, s3):
+    (tmp_path / "program.py").write_text(NO_BEAM)
+    (tmp_path / "there").mkdir()
+    for place in (s3.url, str(tmp_path / "there")):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        program = [sys.executable, "program.py", place]
+        done = subprocess.run(
+            program, cwd=tmp_path, capture_output=True, text=True, env=environment
+        )
+        assert (done.stdout, done.stderr) == ("[]\n", "")
+    for name, data in contents(tmp_path / "there").items():
+        assert s3.get(f"{s3.url}/{name}") == data
 
 
 UNGUARDED = """
