@@ -41,16 +41,12 @@ Prepare = Callable[[Output, str, str], None]
 def draft_of(
     output: Output, summary: Summary, measure: Measure | None, prepare: Prepare | None
 ) -> tuple[Draft, list[int | Reject]]:
-    """The draft, and the sizes in bytes, or the rejects, of the records that were sampled.
+    """The draft, and the sizes in bytes, or the rejects, of sampled records; UsageError or DataError if nothing may be written.
 
     Args:
         output, summary: The dataset, and the summary of all records.
         measure: Measures sampled records; None if the summary has sizes already.
         prepare: Makes the output directory ready for shards; None leaves it unchanged.
-
-    Raises:
-        UsageError: There are no records, or the directory is not free.
-        DataError: Too many inputs are rejected.
     """
     if not any(split.rejected or split.histogram().any() for split in summary.splits):
         dropped = sum(split.duplicates for split in summary.splits)
@@ -88,10 +84,7 @@ def draft_of(
 
 
 def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Manifest:
-    """Writes the shards of all encoded records in a pool, and commits the dataset; raises what `write` does.
-
-    `names` are those of classes by feature.
-    """
+    """Writes the shards of all records in a pool, and commits them with names of classes; raises what `write` does."""
     spool, schema, summary = Spool(output.staging), output.schema, encoded.summary
     draft, _ = draft_of(output, summary, None, prepare)
     wanted = (pair for block in encoded.hashes for pair in wanted_hashes(block, draft))

@@ -139,8 +139,6 @@ def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
     is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
     if isinstance(result, Mapping) or is_pair:
         yield "", result
-    elif result is None:
-        raise RejectError("the function returned None, expected a record or an iterable of records")
     else:
         yield from ((f"#{n}", row) for n, row in enumerate(rows_of(result)))
 

@@ -154,7 +154,7 @@ def test_a_program_without_a_guard_is_told_what_is_missing(tmp_path):
     environment = {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.stderr.endswith("begin its work below if __name__ == '__main__'?\n")
+    assert done.stderr.endswith("program begin its work below if __name__ == '__main__'?\n")
 
 
 SMALL = Schema({"n": Feature("int64"), "key": Feature("string")})
