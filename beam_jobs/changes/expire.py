@@ -13,13 +13,13 @@ from beam_jobs.storage.atomic import delete_files, drop_empty_directories, list_
 from readers.format.display import counted, format_bytes
 from readers.format.manifest import TAGS, Manifest, generation_file, join, read_tag
 
-# An unfinished folder is kept for this long, so that its command may be repeated.
-_UNFINISHED_NS = 24 * 3600 * 10**9
+# How long an unfinished folder is kept, so that its command may be repeated.
+_KEPT_NS = 24 * 3600 * 10**9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    text = "how many of the newest generations to keep; those with a tag are kept, too"
+    text = "how many of the newest generations to keep, in addition to those with a tag"
     parser.add_argument("--keep", metavar="N", type=int, required=True, help=text)
 
 
@@ -29,26 +29,23 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         raise UsageError(f"--keep {parsed.keep}: expected at least 1")
     with changing(parsed.directory, {"name": "expire"}) as change:
         directory, state = change.directory, state_of(change.directory)
-        tags = [
-            name.removeprefix(f"{TAGS}/") for name in state.sizes if name.startswith(f"{TAGS}/")
-        ]
-        kept = {
-            *state.generations[-parsed.keep :],
-            *(read_tag(directory, name)[0] for name in tags),
-        }
+        tags = [name for name in state.sizes if folder_of(name) == TAGS]
+        tagged = {read_tag(directory, name.partition("/")[2])[0] for name in tags}
         paths = {n: Manifest.read(f"{directory}@{n}").paths for n in state.generations}
-        needed = {path for number in kept & paths.keys() for path in paths[number]}
-        expired = [number for number in paths if number not in kept]
-        dead = {path for number in expired for path in paths[number]} - needed
-        start, late = len(join(directory, "")), time.time_ns() - _UNFINISHED_NS
-        recent = {folder_of(f.path[start:]) for f in list_files(directory) if f.modified > late}
-        unnamed = {*map(folder_of, dead), *(state.noted - recent)} - {*map(folder_of, needed)}
-        files = sorted((dead | files_in(state, unnamed)) & state.sizes.keys())
-        # Manifests go last: they show the next command which files are dead.
-        names = [*files, *map(generation_file, expired)]
-        delete_files(join(directory, name) for name in files)
-        delete_files(join(directory, generation_file(number)) for number in expired)
+        expired = [n for n in state.generations[: -parsed.keep] if n not in tagged]
+        needed = {path for n in paths if n not in expired for path in paths[n]}
+        dead = {path for n in expired for path in paths[n]} - needed
+        start, since = len(join(directory, "")), time.time_ns() - _KEPT_NS
+        # A store may not state when a file was written.
+        written = [
+            (folder_of(f.path[start:]), f.modified or since + 1) for f in list_files(directory)
+        ]
+        recent = {folder for folder, modified in written if modified > since}
+        folders = {*map(folder_of, dead), *(state.noted - recent)} - {*map(folder_of, needed)}
+        # Manifests go last: by them, the next command knows which files are dead.
+        names = [*(dead | files_in(state, folders)), *map(generation_file, expired)]
+        delete_files(join(directory, name) for name in names)
         drop_empty_directories(directory)
-    size = format_bytes(sum(state.sizes[name] for name in names))
-    listed = ", ".join(map(str, expired)) or "none"
-    yield f"{directory}: dropped generations: {listed}; deleted {counted(len(names), 'file')}, {size}"
+    size = format_bytes(sum(state.sizes.get(name, 0) for name in names))
+    dropped = ", ".join(map(str, expired)) or "none"
+    yield f"{directory}: dropped generations: {dropped}; {counted(len(names), 'file')}, {size}"

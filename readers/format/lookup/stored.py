@@ -32,10 +32,11 @@ def seen_flags(directory: str, split: Split) -> np.ndarray:
     return flags
 
 
-def flags_where(directory: str, split: Split, where: Where) -> np.ndarray:
-    """Whether each stored record of a split fulfils a condition, bool [stored]; errors as for `sections`."""
+def rows_where(directory: str, split: Split, where: Where) -> np.ndarray:
+    """The rows of a split that readers see and that fulfil a condition, int64 [n]; errors as for `sections`."""
     found = map(where, sections(directory, split.shards, where.sections))
-    return np.concatenate([np.empty(0, bool), *found])
+    flags = np.concatenate([np.empty(0, bool), *found])
+    return np.flatnonzero(flags & seen_flags(directory, split))
 
 
 def stored_values(
@@ -55,22 +56,24 @@ def stored_values(
         DatasetError: (a ValueError) An index is damaged.
     """
     decoder, starts = ColumnDecoder(schema), np.cumsum([0, *(shard.records for shard in shards)])
-    ends = rows.searchsorted(starts)
-    numbers = np.flatnonzero(np.diff(ends)).tolist()
-    read = sections(directory, [shards[number] for number in numbers], [OFFSET])
-    for number, columns in zip(numbers, read, strict=True):
-        path = join(directory, shards[number].path)
-        of_shard = rows[ends[number] : ends[number + 1]] - starts[number]
-        for some in np.split(of_shard, range(_TOGETHER, len(of_shard), _TOGETHER)):
-            begins, stops = (columns[OFFSET][some + end].astype(np.int64) for end in (0, 1))
-            places = zip(begins.tolist(), stops.tolist(), strict=True)
-            ranges = [Range(path, *place) for place in places]
+    parts = np.split(rows, rows.searchsorted(starts[1:]))
+    some = [
+        (shard, part - start)
+        for shard, part, start in zip(shards, parts, starts, strict=False)
+        if len(part)
+    ]
+    read = sections(directory, [shard for shard, _ in some], [OFFSET])
+    for (shard, of_shard), columns in zip(some, read, strict=True):
+        path = join(directory, shard.path)
+        for numbers in np.split(of_shard, range(_TOGETHER, len(of_shard), _TOGETHER)):
+            places = columns[OFFSET][[numbers, numbers + 1]].astype(np.int64)
+            ranges = [Range(path, start, stop) for start, stop in places.T.tolist()]
             data = np.frombuffer(b"".join(files_of(path).read_ranges(ranges)), np.uint8)
-            lengths = stops - begins
+            lengths = places[1] - places[0]
             stops = np.cumsum(lengths)
             if len(data) != stops[-1] or not intact(data, lengths).all():
                 raise CorruptRecordError(f"{path}: damaged; beam-shards verify names the record")
-            decoded = decoder.decode(data, stops - lengths, stops)
-            if decoded.errors:
-                raise CorruptRecordError(f"{path}: {min(decoded.errors.values())}")
-            yield {name: column.arrays() for name, column in decoded.columns.items()}
+            found, errors, _ = decoder.decode(data, stops - lengths, stops)
+            if errors:
+                raise CorruptRecordError(f"{path}: {min(errors.values())}")
+            yield {name: column.arrays() for name, column in found.items()}
