@@ -113,7 +113,7 @@ if __name__ == "__main__":
     write([{"n": 1}], sys.argv[1] + "/rows", schema)
     write(two, sys.argv[1] + "/function", schema, inputs=range(9), processes=2)
     loaded = {name.partition(".")[0] for name in sys.modules}
-    print(sorted(loaded & {"apache_beam", "tensorflow", "pandas", "torch", "grpc"}))
+    print(sorted(loaded & {"apache_beam", "tensorflow", "PIL", "h5py", "torch", "jinja2"}))
 """
 
 
