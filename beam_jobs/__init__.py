@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from beam_jobs.jobs.sensors.recording import Column, Recording
     from beam_jobs.pipeline.read_shards import ReadShards
     from beam_jobs.pipeline.write_shards import WriteShards
+    from beam_jobs.writing.write import write
     from readers.format import __version__
     from readers.format.manifest import Manifest
     from readers.format.schema import Feature, Schema
@@ -46,6 +47,7 @@ __all__ = [
     "UsageError",
     "WriteShards",
     "__version__",
+    "write",
 ]
 
 # Tracebacks name an error as it can be imported.
@@ -64,6 +66,7 @@ if not TYPE_CHECKING:
         "Schema": "readers.format.schema",
         "WriteShards": "beam_jobs.pipeline.write_shards",
         "__version__": "readers.format",
+        "write": "beam_jobs.writing.write",
     }
 
     def __getattr__(name):

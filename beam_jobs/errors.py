@@ -7,12 +7,13 @@ of lines: within a line, the name of a file or folder could read like an error o
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pickle
 import re
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _IN_A_TRACEBACK = re.compile(
     r"^beam_jobs(?:\.errors)?\.(UsageError|DataError|TakenError|CompleteError): (.*?)"
@@ -114,3 +115,26 @@ def portable(error: Exception) -> Exception:
     except Exception:
         return RuntimeError("".join(traceback.format_exception(error)))
     return error
+
+
+# An option in a message that the command line and Python share.
+_FLAG = re.compile(r"(?<!\S)--(\w+)")
+
+# Flag -> argument in Python; other flags belong to Beam, and keep their names.
+_ARGUMENTS = {
+    "output": "directory",
+    "overwrite": "overwrite=True",
+    "split_column": "splits",
+    "direct_num_workers": "processes",
+    **{name: name for name in ("max_rejects", "num_shards", "seed", "shard_size", "splits")},
+}
+
+
+@contextlib.contextmanager
+def named_as_arguments() -> Iterator[None]:
+    """Replaces flags of the command line in an error by the arguments of `write` and `WriteShards`."""
+    try:
+        yield
+    except JobError as error:
+        message = _FLAG.sub(lambda flag: _ARGUMENTS.get(flag[1], flag[0]), error.message)
+        raise type(error)(message) from error.__cause__

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from beam_jobs.dataset.output import STAGING
+from beam_jobs.dataset.output import STAGING, not_writable
 from beam_jobs.errors import JobError, UsageError
 from beam_jobs.storage.atomic import delete_files, list_files, write_file
 from beam_jobs.storage.files import content_of
@@ -209,8 +209,8 @@ def leased(output: Holder, job: str, keeps: bool = False) -> Iterator[None]:
         keeps: Whether to keep the run's files because an engine continues the job without this process.
 
     Raises:
-        UsageError: Another run is at work there.
-        OSError: The lease cannot be written.
+        UsageError: Another run is at work there, or the lease cannot be written.
+        DataError: The disk is full.
     """
     directory = output.directory
     was_there = os.path.isdir(directory)
@@ -218,7 +218,10 @@ def leased(output: Holder, job: str, keeps: bool = False) -> Iterator[None]:
     lease = Lease.of_this_process(output.run, job)
     ended = threading.Event()
     renewing = threading.Thread(target=_keep_renewing, args=(output, lease, ended), daemon=True)
-    _renew(output, lease)
+    try:
+        _renew(output, lease)
+    except OSError as error:
+        raise not_writable(directory, error) from None
     try:
         others = _runs(directory, output.run).values()
         for other in others:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_jobs.errors import DataError, JobError, UsageError, did_you_mean
+from beam_jobs.errors import DataError, JobError, UsageError, did_you_mean, named_as_arguments
 from beam_jobs.packages import versions
-from beam_jobs.plan.placement import Placement
+from beam_jobs.plan.placement import Placement, Splits, check_seed
 from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects
 from beam_jobs.storage.paths import GLOB, absolute_path
 from readers.format.display import parse_bytes
+from readers.format.encode.records import Encoder
 from readers.format.manifest import join
 from readers.format.schema import Feature, Schema
 
@@ -169,3 +171,69 @@ def renamed_schema(schema: Schema, names: Mapping[str, str]) -> Schema:
             raise ValueError(f"two features would be called {stored!r}")
         features[stored] = feature
     return Schema(features)
+
+
+def output_of(
+    directory: str | os.PathLike[str],
+    schema: Schema,
+    num_shards: int | None,
+    shard_size: int | str,
+    splits: Mapping[str, float] | tuple[str, ...] | None,
+    seed: int,
+    max_rejects: int | float | str,
+    overwrite: bool,
+    options: Mapping[str, Any] | None,
+) -> Output:
+    """The dataset that arguments describe; UsageError if one of them is wrong.
+
+    `splits` has shares, or in a tuple the names of the splits that records state; the others are those of `write`.
+    """
+    splits = splits or {"train": 1}
+    _check(schema, splits, options)
+    with named_as_arguments():
+        check_seed(seed)
+        if isinstance(splits, tuple):
+            shares = Splits.named(splits, "names")
+        else:
+            shares = Splits.parse(",".join(f"{name}={share}" for name, share in splits.items()))
+        return Output(
+            directory=resolve(os.fspath(directory)),
+            schema=schema,
+            placement=Placement(seed, shares),
+            num_shards=parse_num_shards(num_shards, shares.names),
+            shard_size=parse_size(str(shard_size)),
+            overwrite=overwrite,
+            max_rejects=MaxRejects.parse(str(max_rejects)),
+            options=dict(options or {}),
+        )
+
+
+def checked_names(label_names: Iterable[str]) -> tuple[str, ...]:
+    """The names of labels by id; UsageError if they are not texts."""
+    names = tuple(label_names)
+    if isinstance(label_names, str) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"label_names {label_names!r:.80}: expected texts, such as ['cat', 'dog']")
+    return names
+
+
+def _check(schema: Any, splits: Any, options: Mapping[str, Any] | None) -> None:
+    """Checks the arguments that no other function checks."""
+    if not isinstance(schema, Schema):
+        raise UsageError(
+            f"schema {schema!r:.80}: expected a Schema, such as "
+            "Schema({'x': Feature('float32', (8,))})"
+        )
+    if not isinstance(splits, Mapping | tuple):
+        raise UsageError(
+            f"splits {splits!r:.80}: expected a dict such as {{'train': 0.8, 'val': 0.2}}"
+        )
+    try:
+        json.dumps(dict(options or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"options: expected JSON values ({error})") from None
+    try:
+        Encoder(schema)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if "key" in schema and schema["key"] != Feature("string"):
+        raise UsageError(f"feature 'key' is {schema['key']}: expected string [], text")

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
-from beam_jobs.dataset.generations import begun, prepare, refuse_newer
+from beam_jobs.dataset.generations import begun, prepare
 from beam_jobs.dataset.lease import clear_ended, refuse_if_busy
-from beam_jobs.dataset.output import (
-    DEFAULT_SHARD_SIZE,
-    Output,
-    not_writable,
-)
+from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output, checked_names, output_of
 from beam_jobs.dataset.resume import ShardResult
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import named_as_arguments
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.shards import Planned, PlanShards
@@ -27,14 +23,8 @@ from beam_jobs.pipeline.steps import STATISTICS, allow_notebooks, at_end_of_bund
 from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
-from beam_jobs.storage.atomic import make_directory
-from beam_jobs.writing.arguments import (
-    checked_names,
-    named_as_arguments,
-    output_of,
-    warn_of_rejects,
-)
-from beam_jobs.writing.encode import EncodedBlock, RunEncoder
+from beam_jobs.writing.commit import warn_of_rejects
+from beam_jobs.writing.encode import Encoded, RunEncoder
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 
@@ -48,12 +38,6 @@ def _prepare(output: Output, job: str, folder: str) -> None:
         clear_ended(output.directory, output.run)
 
 
-OnReject = Literal["skip", "fail"]
-
-# The advice for a program whose record does not fit the schema.
-_CURE = "make it fit, or pass on_reject='skip' to list such records in rejects/ and write the rest"
-
-
 class _EncodeRecords(beam.DoFn):
     """(key, features) -> packed indexes of runs of encoded records.
 
@@ -63,63 +47,44 @@ class _EncodeRecords(beam.DoFn):
 
     SUMMARY, HASHES = "summary", "hashes"
 
-    def __init__(self, output: Output, spool: Spool, on_reject: OnReject) -> None:
-        self._output, self._spool, self._on_reject = output, spool, on_reject
+    def __init__(self, output: Output, spool: Spool) -> None:
+        self._output, self._spool = output, spool
 
     def setup(self) -> None:
         check_crc32c()
-        self._ready = False
         self._records: RunEncoder | None = None
 
     def start_bundle(self) -> None:
-        cure = None if self._on_reject == "skip" else _CURE
-        self._records = RunEncoder(self._output, self._spool, cure, self._check_directory)
+        self._records = RunEncoder(self._output, self._spool)
 
     def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
         is_pair = isinstance(element, tuple | list) and len(element) == 2
         assert self._records
-        for block in self._records.add(*(element if is_pair else (None, element))):
-            yield from self._emit(block)
+        self._records.add(*(element if is_pair else (None, element)))
+        if self._records.encoded.hashes:
+            yield from self._outputs(self._records.take())
 
     def finish_bundle(self) -> Iterator[Any]:
         assert self._records
-        for block in self._records.finish():
-            yield from map(at_end_of_bundle, self._emit(block))
-        for item in self._records.statistics():
-            yield at_end_of_bundle(TaggedOutput(STATISTICS, item))
+        yield from map(at_end_of_bundle, self._outputs(self._records.finish()))
 
     def teardown(self) -> None:
         if self._records:
-            self._records.give_up()  # Of a bundle that failed.
+            self._records.close()  # Of a bundle that failed.
 
-    def _check_directory(self) -> None:
-        """Prepares the directory before the first file is written: it must be free."""
-        if self._ready:
-            return
-        with named_as_arguments():
-            refuse_newer(self._output)
-            try:
-                make_directory(self._spool.directory)
-            except OSError as error:
-                raise not_writable(self._output.directory, error) from None
-        self._ready = True
-
-    def _emit(self, block: EncodedBlock) -> Iterator[Any]:
-        Metrics.counter("records", "encoded").inc(len(block.hashes.hashes))
-        yield from (run.pack() for run in block.runs)
-        yield TaggedOutput(self.SUMMARY, block.summary)
-        yield TaggedOutput(self.HASHES, block.hashes.pack())
+    def _outputs(self, encoded: Encoded) -> Iterator[Any]:
+        yield from (run.pack() for run in encoded.runs)
+        yield TaggedOutput(self.SUMMARY, encoded.summary)
+        for block in encoded.hashes:
+            Metrics.counter("records", "encoded").inc(len(block.hashes))
+            yield TaggedOutput(self.HASHES, block.pack())
+        for item in encoded.statistics:
+            yield TaggedOutput(STATISTICS, item)
 
 
-class _WarnOfRejects(beam.DoFn):
-    """Logs how many records were rejected, once the dataset is complete."""
-
-    def __init__(self, output: Output) -> None:
-        self._directory = output.directory
-
-    def process(self, manifest: Manifest, results: list[ShardResult]) -> Iterator[Manifest]:
-        warn_of_rejects(self._directory, manifest, results)
-        yield manifest
+def _warned(manifest: Manifest, results: list[ShardResult], directory: str) -> Manifest:
+    warn_of_rejects(directory, manifest, results)
+    return manifest
 
 
 class WriteShards(beam.PTransform):
@@ -132,15 +97,7 @@ class WriteShards(beam.PTransform):
     Args:
         directory: The path or URL of the dataset, on any Beam filesystem; new or empty.
         schema: The features of every record. A `key` feature is filled from the key.
-        num_shards: The number of shards of every split; None to derive it from `shard_size`.
-        shard_size: The approximate size of a shard: a number of bytes, or text such as "128MiB".
-        splits: Split names and their shares, which add up to 1; None for only "train".
-        seed: Determines the splits and the order of records.
-        on_reject: "fail" stops at the first record that does not fit the schema; "skip" lists such
-            records in `rejects/`, writes the others, and logs a warning with their number.
-        overwrite: Whether a dataset in `directory` may be replaced.
-        label_names: Names of the labels by id, for the manifest.
-        options: Anything else to record in the manifest, as JSON values.
+        num_shards, shard_size, splits, seed, max_rejects, overwrite, label_names, options: As for `write`.
 
     Raises:
         UsageError: Before the pipeline runs: an argument is wrong, or the directory is not free. While
@@ -163,17 +120,15 @@ class WriteShards(beam.PTransform):
         shard_size: int | str = DEFAULT_SHARD_SIZE,
         splits: Mapping[str, float] | None = None,
         seed: int = 0,
-        on_reject: OnReject = "fail",
+        max_rejects: int | float | str = 0,
         overwrite: bool = False,
         label_names: Iterable[str] = (),
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if on_reject not in ("skip", "fail"):
-            raise UsageError(f"on_reject={on_reject!r}: expected 'skip' or 'fail'")
-        self._label_names, self._on_reject = checked_names(label_names), on_reject
+        self._label_names = checked_names(label_names)
         self._output = output_of(
-            directory, schema, num_shards, shard_size, splits, seed, overwrite, options
+            directory, schema, num_shards, shard_size, splits, seed, max_rejects, overwrite, options
         )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
@@ -184,9 +139,9 @@ class WriteShards(beam.PTransform):
         spool = Spool(output.staging)
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
-        encoded = records | "Encode" >> beam.ParDo(
-            _EncodeRecords(output, spool, self._on_reject)
-        ).with_outputs(_EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs")
+        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
+            _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs"
+        )
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
             "Plan" >> PlanShards(output, prepare=_prepare)
         )
@@ -201,4 +156,4 @@ class WriteShards(beam.PTransform):
             output, 1, spool, output.schema
         )
         manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
-        return manifest | "WarnOfRejects" >> beam.ParDo(_WarnOfRejects(output), AsList(results))
+        return manifest | "WarnOfRejects" >> beam.Map(_warned, AsList(results), output.directory)

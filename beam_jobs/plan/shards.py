@@ -34,12 +34,9 @@ SHARD_BITS = 17  # enough for MAX_SHARDS
 # for one prefix, so this number takes 12 minutes, and costs 1.60 dollars.
 MOST_RANGES = 4_000_000
 
-# The end of every error about two records with one key, for `WriteShards`; the command line replaces it,
-# because its users do not see a PCollection.
-ONE_KEY = (
-    "every record needs a unique key; two elements (key, features) of the PCollection have the "
-    "same one"
-)
+# The end of every error about two records with one key, for `write` and `WriteShards`; the command line replaces
+# it, because its users do not see elements.
+ONE_KEY = "every record needs a unique key; two elements (key, features) have the same one"
 
 
 # The bytes of payloads of one shard that a runner gets as one element.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -26,6 +28,8 @@ from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manif
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import Split
+
+_logger = logging.getLogger("beam_jobs")
 
 
 def _manifest_of(
@@ -106,20 +110,7 @@ def commit_dataset(
 ) -> Manifest:
     """Checks that nothing was lost, then writes the vocabulary and, last, the manifest.
 
-    Args:
-        output: The dataset.
-        summary: The summary of all records.
-        plan: The packed plan of all shards.
-        results: The result of every shard.
-        changed: The new results of shards that the top-up has changed.
-        merged: The statistics of all records.
-        class_names: Names of classes by feature.
-        schema: The features of every record.
-        vocabulary: All words by id; empty if the job counts none.
-        tokenizer: The text of the tokenizer file; empty if the job has none.
-
-    Raises:
-        DataError: Something was lost, or cannot be written.
+    `changed` has the new results of shards that the top-up has changed; the others are those of `_manifest_of`.
     """
     progress.begin("checking")
     names = output.placement.splits.names
@@ -143,3 +134,17 @@ def commit_dataset(
         check_files(output.directory, chain.from_iterable(splits), state.sizes)
         commit(output, manifest, state)
     return manifest
+
+
+def warn_of_rejects(directory: str, manifest: Manifest, results: Iterable[ShardResult]) -> None:
+    """Logs how many records were rejected, given a complete dataset and the results of its shards."""
+    if rejected := manifest.rejected:
+        found = rejected + sum(split.records for split in manifest.splits.values())
+        _logger.warning(
+            "%s of %s records do not fit the schema and were not written; the first: %s; "
+            "all are listed in %s/",
+            f"{rejected:,}",
+            f"{found:,}",
+            min(result.first_reject for result in results if result.first_reject),
+            join(directory, os.path.dirname(manifest.rejects[0])),
+        )

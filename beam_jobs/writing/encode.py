@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,68 +26,71 @@ from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
 from readers.format.encode.records import Encoder
 
+# The end of the error about what may not be rejected.
+CURE = "fix it, or pass max_rejects=0.01, say, to list such inputs in rejects/ and write the rest"
 
-class EncodedBlock(NamedTuple):
-    """The facts about a block of encoded records that planning needs.
+
+@dataclass
+class Encoded:
+    """Encoded records in runs, and everything that planning needs to know about them.
 
     Attributes:
-        summary: Counts of its records and rejects.
-        hashes: The records without their payloads.
-        runs: The indexes of runs that were written since the last block.
+        summary: Counts of records and rejects.
+        hashes: The records in blocks without payloads.
+        runs: The indexes of the runs.
+        statistics: (split, the statistics of some of its records).
     """
 
     summary: Summary
-    hashes: Block
-    runs: list[RunIndex]
+    hashes: list[Block] = field(default_factory=list)
+    runs: list[RunIndex] = field(default_factory=list)
+    statistics: list[tuple[int, Statistics]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, block: Block, splits: int, runs: list[RunIndex]) -> EncodedBlock:
-        """The facts about a block, given the number of splits."""
-        summary = Summary.empty(splits)
+    def nothing(cls, output: Output) -> Encoded:
+        """No records of a dataset."""
+        return cls(Summary.empty(len(output.num_shards)))
+
+    def add(self, block: Block) -> None:
+        """Adds encoded records and rejects."""
         frames = frame_lengths(block.payloads)
         for row in np.flatnonzero(frames == 0).tolist():
-            summary.add_reject(int(block.splits[row]), unpack_reject(block.payloads[row]))
+            self.summary.add_reject(int(block.splits[row]), unpack_reject(block.payloads[row]))
         good = frames > 0
         checksums = frame_checksums(block.payloads, frames)
-        summary.identify(block.hashes[good], checksums[good])
+        self.summary.identify(block.hashes[good], checksums[good])
         hashes = Block(block.hashes[good], block.splits[good], block.payloads).without_payloads()
-        summary.add_block(hashes)
-        summary.add_sizes(block.splits, frames)
-        return cls(summary, hashes, runs)
+        self.summary.add_block(hashes)
+        self.summary.add_sizes(block.splits, frames)
+        self.hashes.append(hashes)
+
+    def merge(self, other: Encoded) -> None:
+        """Adds other records."""
+        self.summary.merge(other.summary)
+        self.hashes += other.hashes
+        self.runs += other.runs
+        self.statistics += other.statistics
 
 
 class RunEncoder:
-    """Encodes records, and writes them as runs to a spool.
+    """Encodes records of a dataset, and writes them as runs to a spool.
 
-    Args:
-        output: The dataset.
-        spool: Holds the runs.
-        cure: The end of the error about a record that does not fit the schema; None rejects such records.
-        prepare: Called before each block, because it may be the first that is written.
+    Attributes:
+        encoded: All records since the last call of `take` or `finish`, but some that are in no block yet.
     """
 
-    def __init__(
-        self,
-        output: Output,
-        spool: Spool,
-        cure: str | None,
-        prepare: Callable[[], None] | None = None,
-    ) -> None:
-        self._output, self._cure, self._prepare = output, cure, prepare
+    def __init__(self, output: Output, spool: Spool) -> None:
+        self._output = output
         self._encoder = RecordEncoder(Encoder(output.schema))
         self._blocks, self._runs = BlockBuilder(), RunBuilder(spool)
+        self.encoded = Encoded.nothing(output)
 
-    def add(self, key: Any, features: Any, split: int | None = None) -> Iterator[EncodedBlock]:
-        """Adds a record; yields a block if one is full.
-
-        Args:
-            key: Its key.
-            features: Its features.
-            split: The number of its split; None to choose it by the key.
+    def add(self, key: Any, features: Any, split: int | None = None) -> None:
+        """Adds a record, given its key, its features, and the number of its split unless its key chooses that.
 
         Raises:
             UsageError: The key is not a text, or the features are not a dict.
-            DataError: The record does not fit the schema, or a run cannot be written.
+            DataError: The record does not fit the schema and may not be rejected, or a run cannot be written.
         """
         try:
             if not isinstance(key, str) or not isinstance(features, Mapping):
@@ -96,44 +100,44 @@ class RunEncoder:
             raise UsageError(
                 f"expected (key, features) with a text key and a dict of arrays, got {str((key, features))[:80]!r}"
             ) from None
-        if split is None:
-            split = self._output.placement.split(key)
+        split = self._output.placement.split(key) if split is None else split
         record = dict(features)
         if "key" in self._output.schema:
             record.setdefault("key", key)
         try:
-            body, row = self._encoder.encode(split, record)
+            payload = pack_record(key, *self._encoder.encode(split, record))
         except ValueError as error:
-            yield from self.reject(Reject.of(key, "encode", error), split)
+            self.reject(Reject.of(key, "encode", error), split)
         else:
-            yield from self._add(key, split, pack_record(key, body, row))
+            self._add(key, split, payload)
 
-    def reject(self, reject: Reject, split: int) -> Iterator[EncodedBlock]:
+    def reject(self, reject: Reject, split: int = 0) -> None:
         """Adds a reject of a split; DataError if nothing may be rejected."""
-        if self._cure is not None:
-            raise DataError(f"{reject}; {self._cure}") from None
-        yield from self._add(reject.key, split, pack_record(reject.key, reject))
+        if self._output.max_rejects.limit == 0:
+            raise DataError(f"{reject}; {CURE}") from None
+        self._add(reject.key, split, pack_record(reject.key, reject))
 
-    def _add(self, key: str, split: int, payload: bytes) -> Iterator[EncodedBlock]:
+    def _add(self, key: str, split: int, payload: bytes) -> None:
         if full := self._blocks.add(self._output.placement.order(key), split, payload):
-            yield self._encoded(full)
+            self._write(full)
 
-    def finish(self) -> Iterator[EncodedBlock]:
-        """Yields the last block, and completes the file of its runs; records may be added to a new one."""
+    def _write(self, block: Block) -> None:
+        self.encoded.runs += self._runs.add(block)
+        self.encoded.add(block)
+
+    def take(self) -> Encoded:
+        """Returns `encoded`, and begins another one."""
+        encoded, self.encoded = self.encoded, Encoded.nothing(self._output)
+        return encoded
+
+    def finish(self) -> Encoded:
+        """Completes the runs; returns `encoded` with all records and their statistics, and begins another one."""
         if last := self._blocks.flush():
-            block = self._encoded(last)
-            block.runs.extend(self._runs.finish())
-            yield block
+            self._write(last)
+        self.encoded.runs += self._runs.finish()
+        self.encoded.statistics += self._encoder.statistics()
+        return self.take()
 
-    def _encoded(self, block: Block) -> EncodedBlock:
-        if self._prepare:
-            self._prepare()
-        return EncodedBlock.of(block, len(self._output.num_shards), list(self._runs.add(block)))
-
-    def statistics(self) -> Iterator[tuple[int, Statistics]]:
-        """Yields (split, statistics of its records since the last call)."""
-        return self._encoder.statistics()
-
-    def give_up(self) -> None:
-        """Forgets all records of an unfinished run, and removes its file."""
+    def close(self) -> None:
+        """Forgets the records of an unfinished run, and removes its file."""
         self._runs.give_up()

@@ -30,7 +30,7 @@ from beam_jobs.plan.shards import (
 from beam_jobs.plan.summary import Summary, label_names_of
 from beam_jobs.records.blocks import Block
 from beam_jobs.sources.labels import Names
-from beam_jobs.writing.draft import Measure, Prepare, draft_of
+from beam_jobs.writing.complete import Measure, Prepare, draft_of
 from readers.format.schema import Schema
 
 

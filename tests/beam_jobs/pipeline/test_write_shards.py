@@ -16,13 +16,13 @@ from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.reconcile import reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
+from beam_jobs.errors import named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_record, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.writing import commit
-from beam_jobs.writing.arguments import named_as_arguments
 from readers.format.manifest import File, Manifest
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import frame
@@ -67,7 +67,7 @@ def test_every_record_is_written_to_balanced_shards(tmp_path):
 def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path, caplog):
     records = [record(n) for n in range(50)]
     records += [(f"bad{n}", {**record(1)[1], "x": np.ones(3)}) for n in range(7)]
-    manifest = write(records, tmp_path, num_shards=5, on_reject="skip")
+    manifest = write(records, tmp_path, num_shards=5, max_rejects="all")
     assert [shard.records for shard in manifest.splits["train"].shards] == [10] * 5
     assert manifest.rejected == 7
     (warning,) = [record for record in caplog.records if record.name == "beam_jobs"]
@@ -93,7 +93,7 @@ def test_a_repeated_key_is_refused(tmp_path):
     assert isinstance(error, UsageError)
     assert re.fullmatch(
         r"(duplicate key 'r1'|two records have the same key): every record needs a unique key; "
-        r"two elements \(key, features\) of the PCollection have the same one",
+        r"two elements \(key, features\) have the same one",
         str(error),
     )
 
@@ -156,8 +156,8 @@ def test_a_record_that_does_not_fit_the_schema_fails_with_the_reason_and_the_cur
     error = failure([record(1), bad], tmp_path / "out")
     assert isinstance(error, DataError)
     assert str(error) == (
-        "bad: feature 'x': expected float32 [None, 2], got float64 [1, 2]; make it fit, or "
-        "pass on_reject='skip' to list such records in rejects/ and write the rest"
+        "bad: feature 'x': expected float32 [None, 2], got float64 [1, 2]; fix it, or pass "
+        "max_rejects=0.01, say, to list such inputs in rejects/ and write the rest"
     )
 
 
@@ -178,7 +178,7 @@ def test_elements_that_are_not_pairs_are_refused(tmp_path):
         ({"splits": {"train": 0.5}}, "splits train=0.5: the shares add up to 0.5, not 1"),
         ({"splits": "train=1"}, "splits 'train=1': expected a dict such as {'train': 0.8,"),
         ({"label_names": "cat"}, "label_names 'cat': expected texts, such as"),
-        ({"on_reject": "ask"}, "on_reject='ask': expected 'skip' or 'fail'"),
+        ({"max_rejects": -1}, "max_rejects -1: expected a number such as 20, a share"),
         ({"schema": {"x": Feature("int64")}}, "schema {'x': .*: expected a Schema, such as"),
         (
             {"schema": Schema({"key": Feature("int64")})},
@@ -294,7 +294,7 @@ def commit_of(output, results, changed, count, vocabulary=()):
 
 
 def begun_at(directory):
-    return begun(WriteShards(str(directory), SCHEMA)._output)
+    return begun(WriteShards(str(directory), SCHEMA, max_rejects="all")._output)
 
 
 def files_of(directory):
