@@ -1,14 +1,16 @@
-"""Measures how fast shards are written: this project, TensorFlow Datasets, and two loops without Beam.
+"""Measures how fast shards are written: the jobs and functions of this project, two libraries, and two loops.
 
     python benchmarks/write_shards.py --json results.json
 
-All write the same records from the same files to 16 shards on this machine; the second loop uses this project's
-encoder instead of TensorFlow. A run is timed from the start to the exit of the process; the marginal rate, between a
+All write the same records from the same files to 16 shards on this machine. `write` is `beam_jobs.write` with a
+function of a file, `rows` with a generator in one process, and `WriteShards` gets the records of that generator; the
+second loop uses this project's encoder instead of TensorFlow. A run is timed from the start to the exit of the process; the marginal rate, between a
 small and a large input, excludes imports and start-up. The rivals run in a separate environment, which is created once.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,6 +30,10 @@ QUICK_SIZES = {"sensors": (100, 200), "images": (20, 40), "text": (200, 400)}
 
 CONTENDERS = {
     "ours": Contender("ours"),
+    "write": Contender("ours", "functions.py"),
+    "rows": Contender("ours", "functions.py"),
+    "WriteShards": Contender("ours", "functions.py"),
+    "litdata": Contender("litdata", "litdata_optimize.py"),
     "tfds": Contender("rivals", "tfds_builder.py"),
     "floor": Contender("rivals", "loop.py"),
     "own floor": Contender("ours", "loop.py"),
@@ -68,9 +74,10 @@ class Bench:
             script = HERE / "rivals" / CONTENDERS[result.contender].module
             arguments = [str(script), kind, "--input", str(folder), *flags]
             arguments += ["--own_encoder"] * (result.contender == "own floor")
+            if script.name == "functions.py":
+                arguments += ["--way", result.contender]
         done = self._harness.run(result.contender, result.case, arguments)
-        paths = (path for path in output.rglob("*.tfrecord*") if path.suffix != ".index")
-        if (written := sum(map(count_records, paths))) != result.arguments["records"]:
+        if (written := _count(output)) != result.arguments["records"]:
             raise BenchmarkError(f"{result.contender} wrote {written} of {result.case}")
         shutil.rmtree(self._outputs)
         return asdict(done)
@@ -116,6 +123,14 @@ class Bench:
                     if figures and (number or self._harness.quick):
                         result.runs.append(figures)
         return results
+
+
+def _count(output: Path) -> int:
+    """Returns the number of records in a folder."""
+    if (chunks := output / "index.json").exists():  # LitData's
+        return sum(chunk["chunk_size"] for chunk in json.loads(chunks.read_text())["chunks"])
+    paths = (path for path in output.rglob("*.tfrecord*") if path.suffix != ".index")
+    return sum(map(count_records, paths))
 
 
 def format_table(kind: str, results: Sequence[Result]) -> str:

@@ -26,7 +26,7 @@ from readers.format.display import visible, visible_line, without_credentials
 from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
-from readers.head import first_records, first_records_as_json
+from readers.head import shown_records, shown_records_as_json
 from readers.report import report
 from readers.verify import verify
 
@@ -108,8 +108,8 @@ def _judged(parsed: argparse.Namespace) -> int:
 def _output(parsed: argparse.Namespace) -> Iterable[str]:
     directory = parsed.directory
     if parsed.command == "head":
-        shown = first_records_as_json if parsed.json else first_records
-        return shown(directory, parsed.split, parsed.n)
+        shown = shown_records_as_json if parsed.json else shown_records
+        return shown(directory, parsed.split, parsed.n, parsed.key)
     if parsed.command == "info":
         manifest = Manifest.read(directory)
         if parsed.json:
@@ -233,6 +233,8 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument(
         "-n", type=int, default=3, help="number of records to show (default: %(default)s)"
     )
+    text = "show the record with this key instead, of any split without --split; may be repeated"
+    head.add_argument("--key", action="append", default=[], help=text)
     return parser
 
 

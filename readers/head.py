@@ -1,7 +1,8 @@
-"""Shows the first records of a dataset, for `beam-shards head`."""
+"""Shows some records of a dataset, for `beam-shards head`."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from readers.describe import named
 from readers.format.dtypes import dtype_name
 from readers.format.encodings.spec import format_shape
 from readers.format.manifest import Manifest, open_generation
+from readers.shards.find import find
 from readers.shards.records import Records
 from readers.shards.resolving.datasets import dataset_plan
 
@@ -21,38 +23,63 @@ from readers.shards.resolving.datasets import dataset_plan
 _VALUES_SHOWN, _CHARACTERS_SHOWN = 5, 100
 
 
-def first_records(directory: str, split: str | None, count: int) -> Iterator[str]:
-    """Yields the first records of a split or a slice as text: dtype, shape and first values of each array."""
-    records, manifest = _records(directory, split, count)
+def shown_records(
+    directory: str, split: str | None, count: int, keys: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yields records as text: dtype, shape and first values of each array.
+
+    These are the first ones of a split or a slice, or those with some keys, by default of any split.
+
+    Raises ValueError if a key does not exist.
+    """
+    chosen, manifest = _chosen(directory, split, count, keys)
     names = manifest.classes
-    width = max(map(len, records.plan.schema))
-    for number, record in enumerate(_read(records, count)):
-        yield f"{records.plan.name}, record {number:,} of {len(records):,}"
-        for name, value in record.items():
-            yield f"  {name.ljust(width)}  {summary(value, names.get(name, ()))}"
-    if not len(records):
-        yield f"{records.plan.name} has no records"
+    width = max(map(len, manifest.schema))
+    for records, numbers in chosen:
+        for number, record in zip(numbers, _read(records, numbers), strict=True):
+            yield f"{records.plan.name}, record {number:,} of {len(records):,}"
+            for name, value in record.items():
+                yield f"  {name.ljust(width)}  {summary(value, names.get(name, ()))}"
+        if not len(records):
+            yield f"{records.plan.name} has no records"
 
 
-def first_records_as_json(directory: str, split: str | None, count: int) -> Iterator[str]:
+def shown_records_as_json(
+    directory: str, split: str | None, count: int, keys: Sequence[str] = ()
+) -> Iterator[str]:
     """Yields these records as JSON: floats with the digits of their dtype, NaN as null, complex as two numbers."""
-    for record in _read(_records(directory, split, count)[0], count):
-        values = {name: _as_json(value) for name, value in record.items()}
-        yield json.dumps(values, ensure_ascii=False, allow_nan=False)
+    for records, numbers in _chosen(directory, split, count, keys)[0]:
+        for record in _read(records, numbers):
+            values = {name: _as_json(value) for name, value in record.items()}
+            yield json.dumps(values, ensure_ascii=False, allow_nan=False)
 
 
-def _records(directory: str, split: str | None, count: int) -> tuple[Records, Manifest]:
+def _chosen(
+    directory: str, split: str | None, count: int, keys: Sequence[str]
+) -> tuple[list[tuple[Records, Sequence[int]]], Manifest]:
+    """The numbers of the records to show, by split."""
     if count < 1:
         raise ValueError(f"-n {count}: expected a number of at least 1")
     generation = open_generation(directory)
-    return Records(dataset_plan(generation, split)), generation.manifest
+    splits = list(generation.manifest.splits) if keys and split is None else [split]
+    every = [Records(dataset_plan(generation, name)) for name in splits]
+    if not keys:
+        return [(every[0], range(min(count, len(every[0]))))], generation.manifest
+    return [_found(directory, every, key) for key in keys], generation.manifest
 
 
-def _read(records: Records, count: int) -> Iterator[dict[str, Any]]:
-    """Yields the first records, reading several at a time."""
-    size, count = records_together(records.plan), min(count, len(records))
-    for first in range(0, count, size):
-        yield from records.read(range(first, min(first + size, count)))
+def _found(directory: str, every: Sequence[Records], key: str) -> tuple[Records, Sequence[int]]:
+    for records in every:
+        with contextlib.suppress(KeyError):
+            return records, [find(records, key)]
+    raise ValueError(f"{directory}: no record has the key {key!r}")
+
+
+def _read(records: Records, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Yields records, reading several at a time."""
+    size = records_together(records.plan)
+    for first in range(0, len(numbers), size):
+        yield from records.read(numbers[first : first + size])
 
 
 def summary(value: Any, names: Sequence[str] = ()) -> str:

@@ -21,6 +21,7 @@ from readers.order.mixture import Mix
 from readers.order.permutation import record_keys
 from readers.shards.cache import Cache, check_cache
 from readers.shards.features import with_decoders
+from readers.shards.find import find
 from readers.shards.plan import ColumnNames, Paths
 from readers.shards.records import Records
 from readers.shards.resolve import resolve
@@ -122,6 +123,18 @@ class RecordSource:
             epoch: The number of the epoch, at least 0.
         """
         self._epoch = check_number("epoch", epoch, 0)
+
+    def find(self, key: str | bytes) -> int:
+        """The number of the record with a key: `source[source.find("cats/1.jpg")]`.
+
+        It reads the hashes in one index per generation, and the keys of the records that fit; more indexes only if a job
+        moved the record to balance shards, or if no record has the key. Of several datasets, the first one that has it counts.
+
+        Raises:
+            KeyError: There is no such record.
+            DatasetError: (a ValueError) The records have no keys, or a `reshard` job wrote them, which keeps those of others.
+        """
+        return find(self._opened(), key)
 
     def __len__(self) -> int:
         return self._length

@@ -20,7 +20,7 @@ from beam_jobs.records.rejects import Reject, format_rejects, rejects_file
 from beam_jobs.sources.labels import Names
 from beam_jobs.storage.atomic import NewFile, Piece, write_file
 from readers.format.encode.index_rows import IndexRows
-from readers.format.index import HASH, Index, head_crc32c
+from readers.format.index import HASH, HASH_LOW, Index, head_crc32c
 from readers.format.manifest import INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, shard_name
@@ -203,9 +203,11 @@ class ShardWriter:
                     rows.append(stretch.rows)
                     inputs = len(stretch.lengths) + len(stretch.rejects)
                     progress.advance("writing", inputs, len(stretch.rejects))
-                top = (np.concatenate(hashes) >> np.uint64(32)).astype(np.uint32)
+                whole = np.concatenate(hashes)
+                halves = {HASH: whole >> np.uint64(32), HASH_LOW: whole & np.uint64(0xFFFFFFFF)}
+                of_keys = {name: half.astype(np.uint32) for name, half in halves.items()}
                 sections = self.rows.unpack(b"".join(rows), self._output.feature_names)
-                shard = file.finish(Index(np.concatenate(lengths), {HASH: top, **sections}))
+                shard = file.finish(Index(np.concatenate(lengths), {**of_keys, **sections}))
                 result = self._noted(shard, rejects, digest, figures())
                 file.commit()
         return result

@@ -47,15 +47,15 @@ class _EncodeRecords(beam.DoFn):
 
     SUMMARY, HASHES = "summary", "hashes"
 
-    def __init__(self, output: Output, spool: Spool) -> None:
-        self._output, self._spool = output, spool
+    def __init__(self, output: Output) -> None:
+        self._output = output
 
     def setup(self) -> None:
         check_crc32c()
         self._records: RunEncoder | None = None
 
     def start_bundle(self) -> None:
-        self._records = RunEncoder(self._output, self._spool)
+        self._records = RunEncoder(self._output)
 
     def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
         is_pair = isinstance(element, tuple | list) and len(element) == 2
@@ -139,7 +139,7 @@ class WriteShards(beam.PTransform):
         spool = Spool(output.staging)
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
-        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output, spool)).with_outputs(
+        encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output)).with_outputs(
             _EncodeRecords.SUMMARY, _EncodeRecords.HASHES, STATISTICS, main="runs"
         )
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (

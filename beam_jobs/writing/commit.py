@@ -141,8 +141,7 @@ def warn_of_rejects(directory: str, manifest: Manifest, results: Iterable[ShardR
     if rejected := manifest.rejected:
         found = rejected + sum(split.records for split in manifest.splits.values())
         _logger.warning(
-            "%s of %s records do not fit the schema and were not written; the first: %s; "
-            "all are listed in %s/",
+            "%s of %s records were rejected and not written; the first: %s; all are listed in %s/",
             f"{rejected:,}",
             f"{found:,}",
             min(result.first_reject for result in results if result.first_reject),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,9 @@ from beam_jobs.records.runs import RunBuilder, RunIndex
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import Statistics
 from readers.format.encode.records import Encoder
+
+# The name of a feature, or a function of a record.
+Rule = str | Callable[[Mapping[str, Any]], Any]
 
 # The end of the error about what may not be rejected.
 CURE = "fix it, or pass max_rejects=0.01, say, to list such inputs in rejects/ and write the rest"
@@ -73,17 +76,33 @@ class Encoded:
 
 
 class RunEncoder:
-    """Encodes records of a dataset, and writes them as runs to a spool.
+    """Encodes records of a dataset, and writes them as runs to its staging folder.
 
     Attributes:
         encoded: All records since the last call of `take` or `finish`, but some that are in no block yet.
     """
 
-    def __init__(self, output: Output, spool: Spool) -> None:
-        self._output = output
+    def __init__(
+        self, output: Output, key: Rule | None = None, group_by: Rule | None = None
+    ) -> None:
+        self._output, self._key, self._group_by = output, key, group_by
         self._encoder = RecordEncoder(Encoder(output.schema))
-        self._blocks, self._runs = BlockBuilder(), RunBuilder(spool)
+        self._blocks, self._runs = BlockBuilder(), RunBuilder(Spool(output.staging))
         self.encoded = Encoded.nothing(output)
+
+    def add_row(self, row: Any, number: str, split: int | None = None) -> None:
+        """Adds features, or a pair of a key and features, given the key for want of another; else as `add`."""
+        key, features = row if isinstance(row, tuple) and len(row) == 2 else (number, row)
+        if isinstance(features, Mapping):
+            given = features
+            if self._key is not None:
+                key = _text(self._key, given)
+            if self._group_by is not None:
+                split = self._output.placement.split(_text(self._group_by, given))
+            for rule in (self._key, self._group_by):
+                if isinstance(rule, str) and rule not in self._output.schema:
+                    features = {name: value for name, value in features.items() if name != rule}
+        self.add(key, features, split)
 
     def add(self, key: Any, features: Any, split: int | None = None) -> None:
         """Adds a record, given its key, its features, and the number of its split unless its key chooses that.
@@ -141,3 +160,18 @@ class RunEncoder:
     def close(self) -> None:
         """Forgets the records of an unfinished run, and removes its file."""
         self._runs.give_up()
+
+
+def _text(rule: Rule, features: Mapping[str, Any]) -> str:
+    """The text that a rule gives; integers and NumPy scalars are converted, UsageError for others."""
+    value = rule(features) if callable(rule) else features.get(rule)
+    if isinstance(value, np.ndarray | np.generic) and not value.ndim:
+        value = value.item()
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    if not isinstance(value, str | int):
+        raise UsageError(
+            f"key or group {rule!r:.80}: expected a text or an integer of the record, got {value!r:.80}; it has "
+            f"{', '.join(map(str, features))}"
+        )
+    return str(value)

@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
+
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.engines.pool import Pool, call_pickled, note_reading
@@ -32,8 +34,8 @@ from beam_jobs.records.spool import Spool, read_blocks
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import write_file
 from beam_jobs.storage.files import read_bytes
-from beam_jobs.writing.encode import CURE, Encoded, RunEncoder
-from beam_jobs.writing.rows import RowRules, rows_of
+from beam_jobs.writing.encode import CURE, Encoded, Rule, RunEncoder
+from beam_jobs.writing.rows import rows_of
 from readers.format.manifest import join
 
 # A kill costs each process at most this part of all inputs; each task is a file that writers of shards read.
@@ -42,30 +44,24 @@ _TASKS = 500
 
 @dataclass(frozen=True)
 class InputEncoder:
-    """Encodes the records of inputs.
-
-    Attributes:
-        output: The dataset; its staging folder has the runs and the notes.
-        rules: Key and split of each record.
-        function: Returns the records of an input.
-        notes: Whether to note finished tasks.
-    """
+    """Encodes the records that a function returns for inputs; `notes` finished tasks."""
 
     output: Output
-    rules: RowRules
     function: Callable[[Any], Any]
+    key: Rule | None
+    group_by: Rule | None
     notes: bool
 
     def encode(self, inputs: Sequence[Any], pool: Pool) -> Encoded:
         """Encodes the records of all inputs, or takes them from the runs of an earlier call.
 
         Raises:
-            UsageError: The function or an input cannot be sent to another process.
+            UsageError: An input cannot be pickled.
             DataError: An input fails and may not be rejected, or a process was killed.
         """
         work: Callable[..., Encoded] = self._work
         if pool.processes > 1:
-            work = partial(call_pickled, _pickled(work, "the function"))
+            work = partial(call_pickled, pickle.dumps(work))
         every = Encoded.nothing(self.output)
         for encoded in pool.map(work, _tasks(inputs)):
             every.merge(encoded)
@@ -76,21 +72,24 @@ class InputEncoder:
         path = join(self.output.staging, f"inputs.{name}")
         if self.notes:
             with contextlib.suppress(Exception):  # No note, or whatever may be wrong with one.
-                return self._noted(json.loads(read_bytes(path)))
-        with contextlib.closing(RunEncoder(self.output, Spool(self.output.staging))) as encoder:
+                return self._noted(read_bytes(path))
+        with contextlib.closing(RunEncoder(self.output, self.key, self.group_by)) as encoder:
             for number, pickled in enumerate(inputs, first):
                 self._encode(number, pickle.loads(pickled), encoder)
             encoded = encoder.finish()
         if self.notes and not encoded.summary.rejects:  # A later call tries rejected inputs again.
             runs = [base64.b64encode(run.pack()).decode() for run in encoded.runs]
             note = [runs, [(split, some.state()) for split, some in encoded.statistics]]
+            data = json.dumps(note).encode()
             with unwritable(self.output.staging, "inputs"):
-                write_file(path, json.dumps(note).encode(), self.output.staging, replace=True)
+                write_file(path, _crc(data) + data, self.output.staging, replace=True)
         return encoded
 
-    def _noted(self, note: Any) -> Encoded:
+    def _noted(self, note: bytes) -> Encoded:
         """The encoded records of a note; an error of any kind if the note or a block of a run is damaged."""
-        encoded, (runs, statistics) = Encoded.nothing(self.output), note
+        if note[:4] != _crc(note[4:]):
+            raise ValueError("the note is damaged")
+        encoded, (runs, statistics) = Encoded.nothing(self.output), json.loads(note[4:])
         encoded.runs += [RunIndex.unpack(base64.b64decode(run)) for run in runs]
         for run in encoded.runs:
             places = [locators for _, locators in locate(run, lambda splits, _: 0 * splits)]
@@ -105,7 +104,7 @@ class InputEncoder:
         note_reading(name)
         try:
             for end, row in _records_of(self.function(value)):
-                self.rules.encode(encoder, row, name + end)
+                encoder.add_row(row, name + end)
         except JobError:
             raise
         except Exception as error:
@@ -116,13 +115,20 @@ class InputEncoder:
             encoder.reject(reject)
 
 
+def _crc(data: bytes) -> bytes:
+    return google_crc32c.value(data).to_bytes(4, "little")
+
+
 def _tasks(inputs: Sequence[Any]) -> Iterator[tuple[str, int, list[bytes]]]:
     """Yields (a digest, the number of the first input, pickled inputs); files that inputs name count by size and time."""
     size = -(-len(inputs) // _TASKS)
     for first in range(0, len(inputs), max(size, 1)):
         digest, task = hashlib.blake2b(str(first).encode(), digest_size=16), []
         for value in inputs[first : first + size]:
-            task.append(_pickled(value, f"input {value!r:.80}"))
+            try:
+                task.append(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+            except Exception as error:  # Pickling raises nearly everything.
+                raise UsageError(f"input {value!r:.80} cannot be pickled: {error}") from None
             digest.update(task[-1])
             if isinstance(value, str | os.PathLike):
                 with contextlib.suppress(OSError, ValueError):
@@ -142,17 +148,10 @@ def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"#{n}", row) for n, row in enumerate(rows_of(result)))
 
 
-def _pickled(value: Any, what: str) -> bytes:
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:  # Pickling raises nearly everything.
-        raise UsageError(f"{what} cannot be sent to another process: {error}") from None
-
-
-def identity_of(output: Output, rules: RowRules, function: Callable[[Any], Any]) -> str:
-    """A digest of what determines the records of an input, the files of functions included: 8 hex digits, or none."""
+def identity_of(output: Output, *rules: Rule | None) -> str:
+    """A digest of what determines encoded records, the files of functions included: 16 hex digits, or none."""
     parts: list[Any] = [versions(), output.schema.to_json(), repr(output.placement)]
-    for rule in (function, rules.key, rules.group_by):
+    for rule in rules:
         try:
             parts.append(pickle.dumps(rule))
             if callable(rule):
@@ -160,4 +159,4 @@ def identity_of(output: Output, rules: RowRules, function: Callable[[Any], Any])
                 parts.append(Path(inspect.getfile(module)).read_bytes())
         except Exception:  # A function of a notebook, or a lambda.
             return ""
-    return hashlib.blake2b(repr(parts).encode(), digest_size=4).hexdigest()
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()

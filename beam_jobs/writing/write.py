@@ -10,21 +10,15 @@ from typing import Any
 
 from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased
-from beam_jobs.dataset.output import (
-    DEFAULT_SHARD_SIZE,
-    Output,
-    checked_names,
-    output_of,
-)
+from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, checked_names, output_of
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import UsageError, named_as_arguments
 from beam_jobs.packages import check_crc32c
-from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.writing.complete import complete
-from beam_jobs.writing.encode import Encoded, RunEncoder
+from beam_jobs.writing.encode import Encoded, Rule, RunEncoder
 from beam_jobs.writing.inputs import InputEncoder, identity_of
-from beam_jobs.writing.rows import RowRules, Rule, rows_of, splits_in
+from beam_jobs.writing.rows import rows_of, splits_in
 from readers.files.processors import processors
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
@@ -78,8 +72,9 @@ def write(
         overwrite: Whether a dataset in `directory` may be replaced.
         label_names: Names of the labels by id, for the manifest.
         options: Anything else to record in the manifest, as JSON values.
-        processes: How many call the function and write shards; by default one for each processor with a function,
-            else 1. With more than 1, a program must begin its work below `if __name__ == "__main__":`.
+        processes: How many call the function and write shards; by default one for each processor with a function
+            that a file defines, else 1. With more, a program must begin its work below
+            `if __name__ == "__main__":`.
 
     The feature of `key` or `group_by` need not be in the schema. All files have the same bytes as those of
     `WriteShards` with the same records and arguments.
@@ -106,32 +101,33 @@ def write(
         shares = tuple(by_split) if by_split else splits
         how = num_shards, shard_size, shares, seed, max_rejects, overwrite, options
         output = begun(output_of(directory, schema, *how))
-        rules = RowRules(output.placement, frozenset(schema), key, group_by)
         names = {LABEL: checked_names(label_names)}
-        identity = identity_of(output, rules, records) if inputs is not None else ""
+        identity = identity_of(output, records, key, group_by) if inputs is not None else ""
         output = replace(output, run=identity or output.run)
-        count = processes or (1 if inputs is None else processors())
+        count = processes or (processors() if identity else 1)
+        if inputs is not None and count > 1 and not identity:
+            raise UsageError(
+                "processes: the function must be one of a module, or of a program in a file"
+            )
         with (
             leased(output, "beam_jobs.write", keeps=bool(identity)),
             contextlib.closing(Pool(count, _PRELOAD)) as pool,
         ):
             if inputs is None:
-                encoded = _encoded(by_split, records, output, rules)
+                with contextlib.closing(RunEncoder(output, key, group_by)) as encoder:
+                    encoded = _encoded(encoder, records, by_split)
             else:
-                encoder = InputEncoder(output, rules, records, notes=bool(identity))
-                encoded = encoder.encode(list(inputs), pool)
+                calls = InputEncoder(output, records, key, group_by, notes=bool(identity))
+                encoded = calls.encode(list(inputs), pool)
             return complete(output, encoded, pool, names)
 
 
-def _encoded(
-    by_split: Mapping[str, Any] | None, records: Any, output: Output, rules: RowRules
-) -> Encoded:
-    """Encodes the records of an object in this process; `by_split` has them by split, if they are given so."""
-    with contextlib.closing(RunEncoder(output, Spool(output.staging))) as encoder:
-        for split, (name, part) in enumerate((by_split or {"": records}).items()):
-            for n, row in enumerate(rows_of(part)):
-                if by_split:
-                    rules.encode(encoder, row, f"{name}-{n:08d}", split)
-                else:
-                    rules.encode(encoder, row, f"{n:08d}")
-        return encoder.finish()
+def _encoded(encoder: RunEncoder, records: Any, by_split: Mapping[str, Any] | None) -> Encoded:
+    """Encodes the records of an object; `by_split` has them by split, if they are given so."""
+    if by_split is None:
+        for n, row in enumerate(rows_of(records)):
+            encoder.add_row(row, f"{n:08d}")
+    for split, (name, part) in enumerate((by_split or {}).items()):
+        for n, row in enumerate(rows_of(part)):
+            encoder.add_row(row, f"{name}-{n:08d}", split)
+    return encoder.finish()

@@ -53,3 +53,11 @@ def read_lines(path: str) -> Iterator[bytes]:
     """Yields the lines of a file."""
     with Path(path).open("rb") as file:
         yield from file
+
+
+def read_records(kind: str, path: str) -> Iterator[tuple[np.ndarray | str, int | None]]:
+    """Yields (array or text, label) of the records of a file; the label is None if its folder names it."""
+    if kind == "text":
+        yield from map(parse_line, read_lines(path))
+    else:
+        yield read_image(path) if kind == "images" else read_recording(path), None

@@ -18,9 +18,9 @@ from readers.format.dtypes import numpy_dtype
 from readers.format.schema import Feature
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
 
-# The sections in the index of every job: where each record begins and the last one ends; and the top
-# 32 bits of the hash that orders the records.
-OFFSET, HASH = "offset", "hash"
+# The sections in the index of every job: where each record begins and the last one ends; and the upper and
+# the lower 32 bits of the hash that orders the records.
+OFFSET, HASH, HASH_LOW = "offset", "hash", "hash/low"
 
 # Precedes the name of a feature.
 LENGTH, VALUE = "length/", "value/"

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -33,6 +33,15 @@ ColumnNames = Sequence[str] | Mapping[str, Sequence[str] | None]
 Paths = str | os.PathLike[str] | Rows | Sequence[str | os.PathLike[str] | Rows] | Mix
 
 
+class Keys(NamedTuple):
+    """What orders the records of a generation: its SHA-256, the feature with their keys, and the seed of their hashes."""
+
+    generation: str
+    name: str
+    feature: Feature
+    seed: int
+
+
 @dataclass(frozen=True)
 class Part:
     """A run of records in one file.
@@ -48,6 +57,8 @@ class Part:
             other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
+        smallest_hash: The smallest hash of its records according to the manifest.
+        keys: What orders its records; None if they cannot be looked up by a key.
     """
 
     path: str
@@ -59,6 +70,8 @@ class Part:
     version: tuple[int, int] | None = None
     index_bytes: int = 0
     index_crc32c: int | None = None
+    smallest_hash: int = 0
+    keys: Keys | None = None
 
     @property
     def index(self) -> IndexFile:

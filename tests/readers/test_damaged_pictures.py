@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 import readers
-from readers.head import first_records
+from readers.head import shown_records
 from tests.support.checkout import ROOT
 from tests.support.datasets import write_dataset
 from tests.support.images import encoded
@@ -90,7 +90,7 @@ def test_a_picture_on_which_pillow_raises_any_error_names_its_record(encoding, t
     dataset = dataset_of(tmp_path / "pictures", encoding, HOSTILE)
     assert [outcome(dataset, number) for number in range(len(HOSTILE))] == ["refused"] * 4
     with pytest.raises(ValueError, match=_NAMED.format(number=0)):
-        list(first_records(str(dataset), None, 1))
+        list(shown_records(str(dataset), None, 1))
 
 
 def test_a_damaged_picture_is_decoded_or_names_its_record(tmp_path):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from readers.format.index import HASH
-from readers.format.lookup.sections import sections
+from readers.format.lookup.index_file import IndexFile
+from readers.format.lookup.sections import sections_of
 from readers.format.manifest import DatasetError, Manifest
-from readers.format.splits import Shard, Split
+from readers.format.splits import Split
 
 # The purpose of the hash that is a record's place in the order.
 ORDER = b"order"
@@ -47,64 +47,52 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
 
 
 def order_seed(manifest: Manifest) -> int:
-    """The seed of the hashes that order a dataset.
-
-    Raises:
-        DatasetError: (a ValueError) Its records are not ordered by their keys.
-    """
-    seed = manifest.options.get("seed", 0)
-    if manifest.options.get("job") == "reshard":
+    """The seed of the hashes that order a dataset; DatasetError if its records are not ordered by their keys."""
+    seed, job = manifest.options.get("seed", 0), manifest.options.get("job")
+    if job == "reshard" or type(seed) is not int or not -(2**63) <= seed < 2**63:
         raise DatasetError(
-            "reshard orders records by the files that they were in, so their keys cannot be looked up"
+            "keys can only be looked up where they order the records, but this dataset "
+            + (
+                "keeps those of a reshard job"
+                if job == "reshard"
+                else f"has seed {str(seed)[:80]!r}"
+            )
         )
-    if type(seed) is not int or not -(2**63) <= seed < 2**63:
-        raise DatasetError(f"options: seed {str(seed)[:80]!r}: expected a number of 64 bits")
     return seed
 
 
 def candidates(
     directory: str, split: Split, seed: int, keys: Iterable[str | bytes]
 ) -> Iterator[np.ndarray]:
-    """Yields the rows of a split whose records may have one of some keys, int64 [n], ascending in each array.
+    """Yields the rows of a split whose records may have one of some keys: int64 [n], ascending, of one shard each.
 
-    A row is the number of a record among all records of the split's shards. Records with another key may have the same 32
-    bits of a hash, so their keys must be compared. The shards in whose range a key is come first: who looks for a few keys
-    may stop when they are found, and has read the indexes of as many shards. A record that a job moved to balance shards
-    may be in any shard, so only the last array shows that a key is not there.
-
-    Raises:
-        FileNotFoundError: An index is missing.
-        DatasetError: (a ValueError) An index is damaged, or has no hashes.
+    The index has 32 bits of a hash, so the keys of these records must be compared. The shards in whose ranges the keys are
+    come first: whoever finds all keys in them may stop there. A record that was moved to balance shards may be in any, so
+    only the end shows that a key is missing. Raises the errors of `sections`.
     """
+    starts = np.cumsum([0, *(shard.records for shard in split.shards)])
+    smallest = [shard.smallest_hash for shard in split.shards]
+    indexes = [IndexFile.of(directory, shard) for shard in split.shards]
+    for number, rows in matches(indexes, smallest, seed, keys):
+        yield starts[number] + rows
+
+
+def matches(
+    indexes: Sequence[IndexFile], smallest: Sequence[int], seed: int, keys: Iterable[str | bytes]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields the same as the number of a file, and the numbers of records in it; `smallest` are the smallest hashes of files."""
     octets = (
         key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in keys
     )
     wanted = np.unique((hashes64(seed, ORDER, octets) >> np.uint64(32)).astype(np.uint32))
-    if not len(wanted):
-        return
-    shards = split.shards
-    firsts = np.cumsum([0, *(shard.records for shard in shards)])
-    likely = [n for n, ends in enumerate(_ranges(shards)) if _has_any(wanted, *ends)]
-    others = sorted(set(range(len(shards))).difference(likely))
-    for numbers in (likely, others):
-        chosen = [shards[n] for n in numbers]
-        for n, found in zip(numbers, sections(directory, chosen, [HASH]), strict=True):
-            places = np.searchsorted(wanted, found[HASH])
-            rows = np.flatnonzero(wanted[np.minimum(places, len(wanted) - 1)] == found[HASH])
+    low = np.array(smallest, np.uint32)
+    # The shards of each generation are in the order of their hashes.
+    following = np.append(low[1:], np.uint32(0))[: len(low)]
+    high = np.where(following >= low, following, np.uint32(0xFFFFFFFF))
+    is_likely = wanted.searchsorted(low) < wanted.searchsorted(high)
+    for numbers in (np.flatnonzero(is_likely).tolist(), np.flatnonzero(~is_likely).tolist()):
+        read = sections_of([indexes[n] for n in numbers], [HASH])
+        for number, columns in zip(numbers, read, strict=True):
+            rows = np.flatnonzero(np.isin(columns[HASH], wanted))
             if len(rows):
-                yield firsts[n] + rows
-
-
-def _ranges(shards: Iterable[Shard]) -> Iterator[tuple[int, int]]:
-    """The smallest and the largest hash of the records of each shard, if none was moved.
-
-    The shards of each generation follow one another in the order of their hashes.
-    """
-    smallest = [shard.smallest_hash for shard in shards]
-    for low, following in pairwise([*smallest, 0]):
-        yield low, following if following >= low else 0xFFFFFFFF
-
-
-def _has_any(wanted: np.ndarray, low: int, high: int) -> bool:
-    """Whether some of the sorted numbers are from `low` to `high`."""
-    return bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high, side="right"))
+                yield number, rows

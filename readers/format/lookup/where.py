@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import keyword
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,32 +15,28 @@ import numpy as np
 from readers.format.index import LENGTH, VALUE, numbers_of
 from readers.format.schema import Feature
 
-Columns = Mapping[str, np.ndarray]
+_MOST_CHARACTERS, _MOST_NESTED = 10_000, 100
 
-# Evaluates a part of a condition for n records: bool, int64, float64, or Python's numbers as objects; [n] or [].
-_Part = Callable[[Columns, int], np.ndarray]
-
-_MOST_CHARACTERS, _MOST_NESTED, _MOST_LISTED = 10_000, 100, 20
-
-_OPERATORS: dict[type[ast.operator | ast.cmpop], Callable[[Any, Any], Any]] = {
-    **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul},
-    **{ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
-    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt},
-    **{ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge},
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge, ast.In: np.isin},
+    ast.NotIn: lambda numbers, some: ~np.isin(numbers, some),
 }
-_DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 
-_POSSIBLE = "use names of features, len(NAME), numbers, + - * / // %, == != < <= > >=, in [...], and, or, not"
+_ALLOWED = (
+    *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, *_COMPARISONS),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
+)
 
 
 class Where:
-    """A condition on records, with the syntax and the results of Python, computed for many records at once.
+    """A condition on records, with the syntax and the results of Python.
 
-    `NAME` is the value of a feature that is a single number; `len(NAME)` is the size of the first unknown dimension of a
-    feature. A name that is not an identifier of Python is written `value("image/class")` or `len("image/ids")`. Classes
-    may be named: `label == "cat"`. Integers are exact at any size, and a float32 is compared as the number that it is, so
-    a stored 0.1 does not equal 0.1. As in Python, `and`, `or` and chained comparisons evaluate their later parts only for
-    the records that need them, so `n != 0 and x / n > 2` never divides by 0.
+    `NAME` is the value of a feature that is a single number, and `len(NAME)` the size of the first unknown dimension of a
+    feature; a name that is not an identifier of Python is written `value("image/class")` or `len("image/ids")`. Classes may
+    be named: `label == "cat"`. A float32 is compared as the number that it is, so a stored 0.1 does not equal 0.1.
+
+    A comparison of a feature with constants takes a few nanoseconds per record, any other one about 0.1 µs.
 
     Args:
         text: The condition.
@@ -61,27 +56,78 @@ class Where:
         schema: Mapping[str, Feature],
         classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        self._text, self._schema, self._classes = text.strip(), schema, classes
-        self._numbers = numbers_of(schema)
-        self._used: set[str] = set()
-        self._condition = self._flags(self._parsed(), 0)
-        self.sections = sorted(self._used)
+        checker = _Checker(text.strip(), list(numbers_of(schema)), classes)
+        self._text, self._tree, self.sections = text, checker.checked(), checker.sections
         if not self.sections:
-            raise ValueError(f"{text!r} names no feature: {self._known()}")
-        # Conditions in the place of numbers, and numbers in that of conditions, are errors before any index is read.
-        self({name: np.empty(0, self._numbers[name]) for name in self.sections})
+            raise ValueError(f"{text!r} names no feature; {checker.known()}")
 
-    def __call__(self, columns: Columns) -> np.ndarray:
+    def __call__(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Whether each record fulfils the condition, bool [n], given an array [n] for each of `sections`.
 
         Raises:
-            ValueError: A divisor is 0, or an integer is too large to be converted to a float.
+            ValueError: A divisor is 0, or an integer is too large for a float.
         """
-        count = len(columns[self.sections[0]])
-        with np.errstate(all="ignore"):
-            return np.array(np.broadcast_to(self._condition(columns, count), count))
+        return self._evaluated(self._tree, [columns[section] for section in self.sections])
 
-    def _parsed(self) -> ast.expr:
+    def _evaluated(self, node: ast.expr, columns: Sequence[np.ndarray]) -> np.ndarray:
+        match node:
+            case ast.Name(id=name):
+                return columns[int(name[1:])].astype(bool)
+            case ast.UnaryOp(ast.Not(), operand):
+                return ~self._evaluated(operand, columns)
+            case ast.BoolOp(op, values):
+                # As in Python, a part is evaluated only for the records that the parts before leave open.
+                found, rows = np.full(len(columns[0]), isinstance(op, ast.And)), slice(None)
+                for value in values:
+                    found[rows] = self._evaluated(value, [column[rows] for column in columns])
+                    rows = np.flatnonzero(found == isinstance(op, ast.And))
+                return found
+            case ast.Compare(ast.Name(id=name), [op], [ast.Constant(value)]):
+                if (found := _by_numpy(columns[int(name[1:])], op, value)) is not None:
+                    return found
+        return self._by_python(node, columns)
+
+    def _by_python(self, node: ast.expr, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Evaluates a part record by record with the numbers of Python, which neither overflow nor round integers."""
+        names = [ast.arg(f"_{number}") for number in range(len(columns))]
+        function = ast.Lambda(ast.arguments([], names, None, [], [], None, []), node)
+        tree = ast.fix_missing_locations(ast.Expression(function))
+        evaluate = eval(compile(tree, "<condition>", "eval"), {"__builtins__": {}})
+        try:
+            numbers = map(evaluate, *(column.tolist() for column in columns))
+            return np.fromiter(map(bool, numbers), bool, len(columns[0]))
+        except (ZeroDivisionError, OverflowError) as error:
+            advice = "test for it before, as in x != 0 and y / x > 2"
+            raise _error(self._text, node, f"fails for a record ({error}); {advice}") from None
+
+
+def _by_numpy(column: np.ndarray, op: ast.cmpop, constant: Any) -> np.ndarray | None:
+    """Compares numbers with a constant or a tuple of constants; None if NumPy might round one of them."""
+    is_float = column.dtype.kind == "f"
+    most, dtype = (1 << 53, np.float64) if is_float else (1 << 63, np.int64)
+    values = constant if isinstance(constant, tuple) else [constant]
+    fit = (-most <= v < most and (is_float or isinstance(v, int)) for v in values)
+    if column.dtype == np.uint64 or not all(fit):
+        return None
+    found: np.ndarray = _COMPARISONS[type(op)](column.astype(dtype), np.array(constant, dtype))
+    return found
+
+
+class _Checker(ast.NodeTransformer):
+    """Makes a tree of known nodes: numbers of an index become `_0`, `_1` ..., names of classes ids, and lists constants.
+
+    Attributes:
+        sections: The sections of these numbers.
+    """
+
+    def __init__(
+        self, text: str, numbers: Sequence[str], classes: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._text, self._classes, self.sections = text, classes, list[str]()
+        self._numbers = {_written(section): section for section in numbers}
+
+    def checked(self) -> ast.expr:
+        """The tree of the text; ValueError if it has any other part."""
         if len(self._text) > _MOST_CHARACTERS:
             raise ValueError(
                 f"the condition has {len(self._text):,} characters, expected at most {_MOST_CHARACTERS:,}"
@@ -89,204 +135,110 @@ class Where:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return ast.parse(self._text, mode="eval").body
+                tree = ast.parse(self._text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            reason = getattr(error, "msg", None) or str(error) or "it is nested too deeply"
             raise ValueError(
-                f"{self._text[:200]!r} is not a condition ({reason}): expected one such as len(tokens) < 512; "
-                'write a name such as image/class as value("image/class")'
+                f"{self._text[:200]!r} is not a condition ({error or 'nested too deeply'}); expected one such as "
+                'len(tokens) < 512; write a name such as image/class as value("image/class")'
             ) from None
+        nodes: list[ast.AST] = [tree]
+        for _ in range(_MOST_NESTED):
+            nodes = [child for node in nodes for child in ast.iter_child_nodes(node)]
+        if nodes:
+            raise self._error(tree, f"is nested in more than {_MOST_NESTED} levels")
+        checked: ast.expr = self.visit(tree)
+        return checked
 
-    def _error(self, node: ast.AST, problem: str) -> ValueError:
-        part = ast.get_source_segment(self._text, node) or self._text
-        return ValueError(f"{part[:200]!r} {problem}")
+    def known(self) -> str:
+        """The numbers that a condition may name."""
+        return f"the index has {', '.join(self._numbers) or 'no numbers'}"[:500]
 
-    def _flags(self, node: ast.expr, depth: int) -> _Part:
-        """Makes a function of a part that must be a condition; `depth` is the number of nodes around it."""
-        part = self._part(node, depth)
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, _ALLOWED):
+            return super().generic_visit(node)
+        raise self._error(
+            node,
+            "is not possible; use features, len(NAME), numbers, + - * / // %, == != < <= > >=, in [...], and, or, not",
+        )
 
-        def flags(columns: Columns, count: int) -> np.ndarray:
-            found = part(columns, count)
-            if found.dtype != bool:
-                raise self._error(node, "is a number, expected a condition, such as x != 0")
-            return found
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        is_known = isinstance(node.value, bool | int | float | tuple)
+        return node if is_known else self.generic_visit(ast.copy_location(ast.Set(), node))
 
-        return flags
-
-    def _part(self, node: ast.expr, depth: int) -> _Part:
-        if depth > _MOST_NESTED:
-            raise ValueError(
-                f"{self._text[:80]!r} is nested too deeply: expected at most {_MOST_NESTED} levels"
-            )
-        if section := self._section(node):
-            self._used.add(section)
-            return lambda columns, _: _python(columns[section])
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
         match node:
-            case ast.Constant(value=bool() | int() | float() as value):
-                constant = np.array(value) if type(value) is bool else _exactly([value])
-                return lambda *_: constant
-            case ast.BoolOp(op=op, values=values):
-                parts = [self._flags(value, depth + 1) for value in values]
-                return lambda *given: _chain(parts, isinstance(op, ast.And), *given)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                flags = self._flags(operand, depth + 1)
-                return lambda *given: ~flags(*given)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                zero = ast.Constant(0)
-                return self._calculated(node, zero, ast.Sub(), operand, depth + 1)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return self._calculated(node, left, op, right, depth + 1)
-            case ast.Compare(left=left, ops=ops, comparators=others):
-                pairs = zip([left, *others], ops, others, strict=False)
-                parts = [self._compared(node, *pair, depth + 1) for pair in pairs]
-                return lambda *given: _chain(parts, True, *given)
-        raise self._error(node, f"is not possible in a condition: {_POSSIBLE}")
-
-    def _section(self, node: ast.expr) -> str:
-        """The section of `NAME`, `value("NAME")`, `len(NAME)` or `len("NAME")`; empty for other nodes."""
-        match node:
-            case ast.Name(id=name):
-                section = VALUE + name
-            case ast.Call(ast.Name("len"), [ast.Name(id=name) | ast.Constant(str(name))], []):
-                section = LENGTH + name
-            case ast.Call(ast.Name("value"), [ast.Constant(str(name))], []):
-                section = VALUE + name
-            case _:
-                return ""
-        if section in self._numbers:
-            return section
-        if name in self._schema:
-            problem = f"is not in the index: {name} is {self._schema[name]}; {self._known()}"
-        else:
-            problem = f"is not a feature: {self._known()}{_hint(name, self._schema)}"
-        raise self._error(node, problem)
-
-    def _known(self) -> str:
-        return f"the index has {_listed(map(_written, self._numbers)) or 'no numbers'}"
-
-    def _calculated(
-        self, node: ast.expr, left: ast.expr, op: ast.operator, right: ast.expr, depth: int
-    ) -> _Part:
-        parts, calculate = [self._part(n, depth) for n in (left, right)], _OPERATORS[type(op)]
-
-        def calculated(columns: Columns, count: int) -> np.ndarray:
-            numbers = [np.broadcast_to(part(columns, count), count) for part in parts]
-            numbers = _alike(numbers, 1 << 31)  # The results of two such integers fit into 64 bits.
-            if calculate in _DIVISIONS and (zeros := np.count_nonzero(numbers[1] == 0)):
-                raise self._error(
-                    node, f"divides by 0 in {zeros:,} records: test it before, x != 0 and ..."
-                )
-            try:
-                return np.asarray(calculate(*numbers))
-            except OverflowError:
-                raise self._error(node, "has an integer too large for a float") from None
-
-        return calculated
-
-    def _compared(
-        self, node: ast.expr, left: ast.expr, op: ast.cmpop, right: ast.expr, depth: int
-    ) -> _Part:
-        """Makes a function of one comparison in a chain."""
-        if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple):
-            constants = [self._constant(item, left) for item in right.elts]
-            part, wanted = self._part(left, depth), isinstance(op, ast.In)
-            return lambda *given: _isin(part(*given), constants) == wanted
-        if type(op) not in _OPERATORS:
-            raise self._error(node, f"is not possible in a condition: {_POSSIBLE}")
-        if isinstance(op, ast.Eq | ast.NotEq):
-            left, right = self._by_id(left, right), self._by_id(right, left)
-        parts, compare = [self._part(n, depth) for n in (left, right)], _OPERATORS[type(op)]
-        return lambda *given: compare(*_alike([part(*given) for part in parts], 1 << 63))
-
-    def _by_id(self, node: ast.expr, feature: ast.expr) -> ast.expr:
-        """A text that names a class of a feature, as the id of the class; other nodes as they are."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return ast.copy_location(ast.Constant(self._constant(node, feature)), node)
+            case ast.UnaryOp(ast.USub(), ast.Constant(value)):
+                return ast.copy_location(ast.Constant(-value), node)
         return node
 
-    def _constant(self, node: ast.expr, feature: ast.expr) -> Any:
-        """A number that a value of a feature is compared with, also the id of a class that is named."""
-        try:
-            value = ast.literal_eval(node)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-            value = None
-        if isinstance(value, bool | int | float):
-            return value
-        if not isinstance(value, str):
-            raise self._error(node, "is not a number or the name of a class")
-        names = self._classes.get(self._section(feature).removeprefix(VALUE), ())
-        if not names:
-            of = _listed(self._classes) or "no feature"
-            raise self._error(
-                node, f"is a text: expected a number; names of classes exist for {of}"
-            )
-        if value not in names:
-            known = f"expected {_listed(map(repr, names))}{_hint(value, names)}"
-            raise self._error(node, f"is not the name of a class: {known}")
-        return list(names).index(value)
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._number(node, VALUE + node.id)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(ast.Name("len"), [ast.Name(id=name) | ast.Constant(str(name))], []):
+                return self._number(node, LENGTH + name)
+            case ast.Call(ast.Name("value"), [ast.Constant(str(name))], []):
+                return self._number(node, VALUE + name)
+        return self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        sides = [node.left, *node.comparators]
+        for at, op in enumerate(node.ops):
+            left, right = sides[at : at + 2]
+            if isinstance(op, ast.In | ast.NotIn):
+                sides[at + 1] = self._list(right, left)
+            elif isinstance(op, ast.Eq | ast.NotEq):
+                sides[at : at + 2] = self._by_id(left, right), self._by_id(right, left)
+        node.left, *node.comparators = sides
+        return self.generic_visit(node)
+
+    def _list(self, node: ast.expr, feature: ast.expr) -> ast.expr:
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [self.visit(self._by_id(item, feature)) for item in node.elts]
+            if all(isinstance(item, ast.Constant) for item in items):
+                constant = ast.Constant(tuple(item.value for item in items))
+                return ast.copy_location(constant, node)
+        raise self._error(node, "is not a list of numbers or names of classes")
+
+    def _by_id(self, node: ast.expr, feature: ast.expr) -> ast.expr:
+        """The name of a class of a feature as its id; other nodes as they are."""
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            return node
+        number = self.visit(feature) if isinstance(feature, ast.Name | ast.Call) else None
+        section = self.sections[int(number.id[1:])] if number else ""
+        names = list(self._classes.get(section.removeprefix(VALUE), ()))
+        if node.value not in names:
+            known = f"it has {', '.join(names) or 'no names of classes'}"[:500]
+            hint = _hint(node.value, names)
+            raise self._error(node, f"is not a class of {ast.unparse(feature)}; {known}{hint}")
+        return ast.copy_location(ast.Constant(names.index(node.value)), node)
+
+    def _number(self, node: ast.expr, section: str) -> ast.expr:
+        written = _written(section)
+        if written not in self._numbers:
+            hint = _hint(written, self._numbers)
+            raise self._error(node, f"is not a number in the index; {self.known()}{hint}")
+        if section not in self.sections:
+            self.sections.append(section)
+        name = ast.Name(f"_{self.sections.index(section)}", ast.Load())
+        return ast.copy_location(name, node)
+
+    def _error(self, node: ast.AST, problem: str) -> ValueError:
+        return _error(self._text, node, problem)
 
 
-def _chain(parts: Sequence[_Part], is_all: bool, columns: Columns, count: int) -> np.ndarray:
-    """Whether all of some parts are true, or any, each evaluated only for records that the ones before leave open."""
-    found, rows = np.full(count, is_all), np.arange(count)
-    for part in parts:
-        few = columns if len(rows) == count else {name: c[rows] for name, c in columns.items()}
-        found[rows] = part(few, len(rows))
-        rows = rows[found[rows] == is_all]
-    return found
-
-
-def _python(column: np.ndarray) -> np.ndarray:
-    """The numbers of a section as bool, int64 or float64; as integers of Python if some are from 2**63 on."""
-    if column.dtype.kind == "u":
-        return column.astype(object if column.max(initial=0) >> 63 else np.int64)
-    return column.astype({"b": np.bool_, "i": np.int64, "f": np.float64}[column.dtype.kind])
-
-
-def _exactly(values: Sequence[bool | int | float]) -> np.ndarray:
-    """An array of numbers in a dtype that has exactly these."""
-    has_floats = any(isinstance(value, float) for value in values)
-    most = 1 << (53 if has_floats else 63)
-    fits = all(isinstance(value, float) or -most <= value < most for value in values)
-    return np.array(values, object if not fits else np.float64 if has_floats else np.int64)
-
-
-def _alike(arrays: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
-    """Numbers that NumPy calculates with as Python does.
-
-    These are floats, integers of at most `most`, or floats and integers up to 2**53, the last one before which a float64
-    has all; as objects in any other case.
-    """
-    arrays = [a.astype(np.int64) if a.dtype == bool else a for a in arrays]
-    kinds = {a.dtype.kind for a in arrays}
-    most = 1 << 53 if "f" in kinds else most
-    fit = (
-        a.dtype.kind == "f" or -most <= int(a.min(initial=0)) <= int(a.max(initial=0)) <= most
-        for a in arrays
-    )
-    return arrays if "O" not in kinds and all(fit) else [a.astype(object) for a in arrays]
-
-
-def _isin(values: np.ndarray, constants: Sequence[bool | int | float]) -> np.ndarray:
-    numbers, wanted = _alike([values, _exactly(constants)], 1 << 63)
-    if numbers.dtype != object:
-        return np.isin(numbers, wanted)
-    some = set(constants)
-    return np.array([n in some for n in numbers.flat], bool).reshape(numbers.shape)
+def _error(text: str, node: ast.AST, problem: str) -> ValueError:
+    return ValueError(f"{(ast.get_source_segment(text, node) or text)[:200]!r} {problem}")
 
 
 def _written(section: str) -> str:
     """The number of a section, as a condition writes it."""
     kind, _, name = section.partition("/")
-    is_plain = name.isidentifier() and not keyword.iskeyword(name)
-    text = name if is_plain else f'"{name}"'
-    return f"len({text})" if kind == "length" else text if is_plain else f"value({text})"
-
-
-def _listed(names: Iterable[str]) -> str:
-    """The first of some names, separated by commas."""
-    first, more = (found := list(names))[:_MOST_LISTED], len(found) > _MOST_LISTED
-    return ", ".join(first) + ", ..." * more
+    if kind == "length":
+        return f"len({name})" if name.isidentifier() else f'len("{name}")'
+    return name if name.isidentifier() else f'value("{name}")'
 
 
 def _hint(name: str, names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,16 +11,18 @@ import numpy as np
 
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
-from readers.files.of_path import read_file
-from readers.format.lookup.rows import SeenRows, joined_rows, unpack_rows
+from readers.format.features import Features
+from readers.format.lookup.keys import order_seed
+from readers.format.lookup.rows import SeenRows, joined_rows
+from readers.format.lookup.seen import seen_rows
 from readers.format.manifest import DatasetError, Generation, join
 from readers.format.schema import Schema
-from readers.format.splits import Shard, Split
+from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
 from readers.shards.opened.local_shard import version_of
-from readers.shards.plan import Part, Plan
+from readers.shards.plan import Keys, Part, Plan
 
 
 def default_split(names: Sequence[str]) -> str:
@@ -43,11 +46,11 @@ def dataset_plan(
     counts = {name: split.records for name, split in manifest.splits.items()}
     chosen = parse_split(text, counts)
     of_split = {name: manifest.splits[name].shards for name, _, _ in chosen}
-    on_disk = is_local(directory)
+    on_disk, keys = is_local(directory), _keys(generation)
 
     def part(run: tuple[Shard, int, int]) -> Part:
         shard, skip, take = run
-        found = replace(whole_shard(directory, shard), skip=skip, take=take)
+        found = replace(whole_shard(directory, shard), skip=skip, take=take, keys=keys)
         return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
 
     # For a store, sizes cost requests, so they are checked later.
@@ -81,21 +84,14 @@ def dataset_plan(
     )
 
 
-def seen_rows(directory: str, split: Split) -> SeenRows | None:
-    """The rows of a split that readers see; None for all. DatasetError if their file is damaged or missing."""
-    listed = split.gone or split.rows
-    if listed is None:
-        return None
-    path = join(directory, listed.path)
-    try:
-        rows = unpack_rows(read_file(path), listed, split.stored)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}: the manifest lists these rows, but they are missing"
-        ) from None
-    except ValueError as error:
-        raise DatasetError(f"{path}: {error}; copy it again from where it was written") from None
-    return SeenRows(split.stored, rows, split.gone is not None)
+def _keys(generation: Generation) -> Keys | None:
+    """What orders the records of a generation; None if they have no keys, or keep those of another dataset."""
+    manifest = generation.manifest
+    name = Features.of(manifest).named("key")
+    with contextlib.suppress(DatasetError):
+        if name:
+            return Keys(generation.sha256, name, manifest.schema[name], order_seed(manifest))
+    return None
 
 
 def whole_shard(directory: str, shard: Shard) -> Part:
@@ -109,6 +105,7 @@ def whole_shard(directory: str, shard: Shard) -> Part:
         crc32c=shard.crc32c,
         index_bytes=shard.index_bytes,
         index_crc32c=shard.index_crc32c,
+        smallest_hash=shard.smallest_hash,
     )
 
 

@@ -73,7 +73,7 @@ def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balance
     (warning,) = [record for record in caplog.records if record.name == "beam_jobs"]
     assert warning.levelname == "WARNING"
     assert warning.getMessage() == (
-        "7 of 57 records do not fit the schema and were not written; the first: bad0: feature 'x': "
+        "7 of 57 records were rejected and not written; the first: bad0: feature 'x': "
         f"expected float32 [None, 2], got float64 [3]; all are listed in "
         f"{folder_of(tmp_path)}/rejects/"
     )

@@ -16,7 +16,7 @@ from readers.files import backoff
 from readers.files.of_path import LOCAL, files_of
 from readers.files.stores import clients
 from readers.files.stores.per_process import PerProcess
-from readers.head import first_records_as_json
+from readers.head import shown_records_as_json
 from readers.order.orders import GlobalOrder
 from tests.support.arrays import ids
 from tests.support.datasets import NUMBERS, damage, write_dataset, write_numbers
@@ -88,7 +88,7 @@ def test_iterating_over_records_and_showing_the_first_take_a_request_a_window(
     assert [int(row["id"]) for row in readers.RecordSource(url)] == list(range(160))
     assert len(s3.proxy.seen(r"\.tfrecord$")) <= 8
     s3.proxy.forget()
-    assert len(list(first_records_as_json(url, "train", 50))) == 50
+    assert len(list(shown_records_as_json(url, "train", 50))) == 50
     assert len(s3.proxy.seen(r"\.tfrecord$")) <= 4
 
 
