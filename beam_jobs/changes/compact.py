@@ -13,12 +13,11 @@ import numpy as np
 
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
-from beam_jobs.dataset.stored_records import Copier, StoredKeys, StoredRecords, in_order, rows_in
+from beam_jobs.dataset.stored_records import Copier, StoredRecords, rows_in_order
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.shards import count_shards, first_ranks
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
-from readers.format.index import OFFSET
 from readers.format.manifest import Manifest, join
 from readers.format.splits import Split, shard_name
 
@@ -101,12 +100,11 @@ def _compacted(
     """Writes the shards of a split."""
     parent, directory, split = change.parent, change.directory, change.parent.splits[name]
     stored = StoredRecords.of(directory, parent, split)
-    rows = rows_in(directory, split)
+    rows = rows_in_order(directory, split)
     if not len(rows):
         return Split((), split.rejected, {}, split.duplicates, split.remarks)
-    mean = int(stored.section(OFFSET)[rows].sum()) / len(rows)
+    mean = int(stored.sizes()[rows].sum()) / len(rows)
     count = count_shards(len(rows), mean, num_shards, shard_size)
-    rows = in_order(directory, split.shards, rows, StoredKeys.of(parent))
     # Records that are gone were counted, and appended ones are counted exactly.
     counts = split.gone is not None or split.rows is not None
     copier = Copier.of(change, parent)

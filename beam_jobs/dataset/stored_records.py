@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,19 +13,16 @@ from beam_jobs.dataset.lease import Holder
 from beam_jobs.dataset.shard_writer import ShardFile, unwritable
 from beam_jobs.errors import DataError
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.storage.files import files_of, read_bytes
+from beam_jobs.storage.files import files_of
 from readers.files.files import Range
 from readers.format.decode.batches import ColumnDecoder
-from readers.format.decode.records import Decoder
 from readers.format.encode.records import map_order
-from readers.format.features import Features
-from readers.format.index import HASH, OFFSET, Index, numbers_of
-from readers.format.lookup.keys import ORDER, hashes64, order_seed
-from readers.format.lookup.rows import SeenRows, unpack_rows
+from readers.format.index import HASH, HASH_LOW, OFFSET, Index, numbers_of
 from readers.format.lookup.sections import sections
-from readers.format.manifest import DatasetError, Manifest, join
+from readers.format.lookup.seen import seen_rows
+from readers.format.manifest import Manifest, join
 from readers.format.protobuf.wire import fields, varint
-from readers.format.schema import Feature, Schema
+from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_all, intact
 
@@ -34,18 +30,16 @@ from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_all, intac
 _AT_ONCE, _GAP_BYTES = 16 << 20, 64 << 10
 
 
-def rows_in(directory: str, split: Split) -> np.ndarray:
-    """The rows of a split that readers see, int64 [n]; DataError if their list is damaged."""
-    listed = split.gone or split.rows
-    if listed is None:
-        return np.arange(split.stored)
-    path = join(directory, listed.path)
-    try:
-        rows = unpack_rows(read_bytes(path), listed, split.stored)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}; copy it again from where it was written") from None
-    seen = SeenRows(split.stored, rows, split.gone is not None)
-    return seen.of(np.arange(len(seen)))
+def rows_in_order(directory: str, split: Split) -> np.ndarray:
+    """The rows of a split that readers see, int64 [n], in the order of the hashes of their keys.
+
+    Raises the errors of `seen_rows` and of `sections`.
+    """
+    seen, hashes = seen_rows(directory, split), [np.empty(0, np.uint64)]
+    rows = np.arange(split.stored) if seen is None else seen.of(np.arange(len(seen)))
+    for columns in sections(directory, split.shards, [HASH, HASH_LOW]):
+        hashes.append(columns[HASH].astype(np.uint64) << np.uint64(32) | columns[HASH_LOW])
+    return rows[np.argsort(np.concatenate(hashes)[rows], kind="stable")]
 
 
 class Frames(NamedTuple):
@@ -91,15 +85,13 @@ class StoredRecords:
             cls(directory, split.families[name], [*numbers_of(schema)])
             for name, schema in of_family.items()
         ]
-        return cls(directory, split.shards, [HASH, *numbers_of(own)], families)
+        return cls(directory, split.shards, [HASH, HASH_LOW, *numbers_of(own)], families)
 
-    def section(self, name: str) -> np.ndarray:
-        """A section of all indexes, array [n]; for `OFFSET` the size of each frame with all of its features."""
-        found = [columns[name] for columns in sections(self.directory, self.shards, [name])]
-        if name != OFFSET:
-            return np.concatenate(found)
-        sizes = np.concatenate([np.diff(offsets.astype(np.int64)) for offsets in found])
-        return sum((family.section(name) for family in self.families), sizes)
+    def sizes(self) -> np.ndarray:
+        """The size of each record's frame in bytes, int64 [n]."""
+        found = sections(self.directory, self.shards, [OFFSET])
+        sizes = np.concatenate([np.diff(each[OFFSET].astype(np.int64)) for each in found])
+        return sum((family.sizes() for family in self.families), sizes)
 
     def parts(self, rows: np.ndarray) -> Iterator[Frames]:
         """Yields the records with some rows, int64 [n], in their order, some megabytes at a time."""
@@ -173,59 +165,6 @@ def _joined(*records: memoryview) -> bytes:
 
 
 @dataclass(frozen=True)
-class StoredKeys:
-    """The keys of stored records.
-
-    Attributes:
-        name: The feature with the key.
-        feature: Its spec.
-        seed: Of their hashes.
-    """
-
-    name: str
-    feature: Feature
-    seed: int
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> StoredKeys | None:
-        """The keys of a dataset; None if they do not order its records."""
-        name = Features.of(manifest).named("key")
-        with contextlib.suppress(DatasetError):
-            return cls(name, manifest.schema[name], order_seed(manifest)) if name else None
-        return None
-
-    def of_rows(self, directory: str, shards: Sequence[Shard], rows: np.ndarray) -> list[bytes]:
-        """The key of each of some records, given their rows, int64 [n]."""
-        decoder, stored = (
-            Decoder(Schema({self.name: self.feature})),
-            StoredRecords(directory, shards),
-        )
-        examples = (example for part in stored.parts(rows) for example in part.records())
-        return [bytes(decoder.decode(example)[self.name].item()) for example in examples]
-
-
-def in_order(
-    directory: str, shards: Sequence[Shard], rows: np.ndarray, keys: StoredKeys | None
-) -> np.ndarray:
-    """The rows of some shards, int64 [n], in the order of the hashes of their records, then of their keys.
-
-    An index has half of each hash; the key gives the rest where it is needed. Without it such rows keep their order.
-    """
-    hashes = StoredRecords(directory, shards).section(HASH)[rows]
-    order = np.argsort(hashes, kind="stable")
-    rows, hashes = rows[order], hashes[order]
-    is_equal = np.append(hashes[1:] == hashes[:-1], False)
-    places = np.flatnonzero(is_equal | np.roll(is_equal, 1))
-    if keys and len(places):
-        found = keys.of_rows(directory, shards, rows[places])
-        exact = hashes64(keys.seed, ORDER, found).tolist()
-        # The upper halves are those of the index, so records with other hashes keep their places.
-        ranks = sorted(range(len(found)), key=lambda n: (hashes[places[n]], exact[n], found[n]))
-        rows[places] = rows[places[ranks]]
-    return rows
-
-
-@dataclass(frozen=True)
 class Copier:
     """Copies stored records to new shards of a dataset, as they are.
 
@@ -257,7 +196,9 @@ class Copier:
         with unwritable(self.directory, path), ShardFile(self, path) as file:
             for data, lengths, numbers in stored.parts(rows):
                 file.write(data)
-                order = [name for name in (HASH, *numbers_of(self.schema)) if name in numbers]
+                order = [
+                    name for name in (HASH, HASH_LOW, *numbers_of(self.schema)) if name in numbers
+                ]
                 indexes.append(Index(lengths, {name: numbers[name] for name in order}))
                 if counts:
                     ends = np.cumsum(lengths)

@@ -15,7 +15,7 @@ from tests.support.living import KEYS, batches, contents, of_generations, write
 SEVERAL = st.lists(st.integers(0, 3), min_size=len(KEYS), max_size=len(KEYS))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SEVERAL, st.sets(st.sampled_from(KEYS)), st.sampled_from([1, 3, "train=5,val=2", None]))
 def test_a_compact_dataset_is_that_of_one_job(which, gone, num_shards):
     pairs = list(zip(KEYS, which, strict=True))
