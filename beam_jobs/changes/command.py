@@ -13,6 +13,7 @@ from beam_jobs.errors import UsageError
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
     "compact": "write all that readers see as one generation: balanced shards in the order of hashes",
+    "delete": "make a generation without some records, whose files stay as they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }
 

@@ -29,6 +29,7 @@ from beam_jobs.engines.flink import RemoteJob
 from beam_jobs.engines.launch import NO_WAIT, ends_early
 from beam_jobs.engines.watch import Follow
 from beam_jobs.errors import UsageError
+from beam_jobs.jobs.append import appended_job
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.jobs.job import Job, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
@@ -95,6 +96,8 @@ def command_of(flags: CommandFlags) -> Command:
         read = [path for name in ("input", "table") for path in flags.options.get(name, ())]
         prepare_dataflow(options, directory, read)
     job = flags.job.make_job(dataset.columns, directory, bytes_of(dataset.max_record_bytes))
+    if dataset.append:
+        job = appended_job(job, directory, dataset.key_prefix)
     mapper = None
     if dataset.map:
         stated = parse_map_schema(dataset.map_schema)

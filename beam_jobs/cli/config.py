@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ def with_config(arguments: Sequence[str]) -> list[str]:
         UsageError: The file cannot be read, or holds anything but flags of one job.
     """
     path, rest = "", list[str]()
+    appends = "--append" in arguments
     left = iter(arguments)
     for argument in left:
         name, equals, value = argument.partition("=")
@@ -28,6 +30,10 @@ def with_config(arguments: Sequence[str]) -> list[str]:
                 raise UsageError("--config: expected a value, FILE or DIR")
         else:
             rest.append(argument)
+    if appends and path:
+        raise UsageError("--append takes the flags of the dataset: drop --config")
+    if appends and not {"-h", "--help"} & {*rest}:
+        path = _output_in(rest)
     if not path:
         return rest
     if "://" in path:
@@ -36,12 +42,27 @@ def with_config(arguments: Sequence[str]) -> list[str]:
 
         FileSystems.set_options(PipelineOptions(rest))  # The options of a store.
     values, of_manifest = _read(path)
+    if appends:
+        values = {
+            name: value
+            for name, value in values.items()
+            if name not in ("input", "table", "keep_out")
+        }
     typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
     job = _job(path, typed, _shown(values.pop("job", "")))
     given = {argument.split("=", 1)[0].replace("-", "_") for argument in rest}
     wanted = {name: value for name, value in values.items() if f"__{name}" not in given}
     added = _arguments(path, job, wanted, of_manifest)
     return [job, *added, *rest]
+
+
+def _output_in(arguments: Sequence[str]) -> str:
+    """The value of `--output`; empty without one."""
+    for argument, value in itertools.pairwise([*arguments, ""]):
+        name, equals, own = argument.partition("=")
+        if name == "--output":
+            return own if equals else value
+    return ""
 
 
 def _read(path: str) -> tuple[dict[str, Any], bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from beam_jobs.cli.flags import Flags, flag
 from beam_jobs.errors import UsageError
@@ -162,6 +162,27 @@ class DatasetFlags(Flags):
     overwrite: bool = flag(
         False, "replace a dataset in --output", unset="fail", everyday=True, stated=False
     )
+    append: bool = flag(
+        False,
+        "add the records to the dataset in --output, whose options, classes and vocabulary apply, as new shards",
+        unset="write a new dataset",
+        everyday=True,
+        stated=False,
+        excludes="overwrite",
+    )
+    existing: Literal["error", "skip", "replace"] = flag(
+        "error",
+        "with --append, what to do with a record whose key the dataset has: fail, leave it out, or write it in place of "
+        "the older one",
+        needs="append",
+        stated=False,
+    )
+    key_prefix: str = flag(
+        "",
+        "with --append, a text such as 2026-11/ before the keys of inputs that are not in the folder of the first ones",
+        needs="append",
+        stated=False,
+    )
 
     def validate(self) -> None:
         super().validate()
@@ -226,6 +247,12 @@ class DatasetFlags(Flags):
         """Facts about the splits that the manifest states in addition to the flags."""
         return {}
 
+    def appended(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What the manifest states of an append."""
+        names = ("existing", "key_prefix")
+        own = {name: getattr(self, name) for name in names if self.given(name)}
+        return {**{n: options[n] for n in ("input", "table") if n in options}, **own}
+
     def make_output(
         self,
         directory: str,
@@ -269,6 +296,7 @@ class DatasetFlags(Flags):
             max_rejects=MaxRejects.parse(self.max_rejects),
             feature_names=self.feature_names(schema),
             mapper=mapper,
+            append=self.appended(options) if self.append else None,
         )
         return begun(output, repeats=True, cleans=not dry_run) if directory else output
 

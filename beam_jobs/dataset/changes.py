@@ -14,7 +14,7 @@ import google_crc32c
 import numpy as np
 
 from beam_jobs.dataset.generations import commit, state_of
-from beam_jobs.dataset.lease import leased
+from beam_jobs.dataset.lease import Holder, leased
 from beam_jobs.dataset.output import STAGING, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import UsageError
@@ -69,12 +69,8 @@ class Change:
         write_file(join(self.directory, path), data, self.staging)
 
     def write_rows(self, path: str, rows: np.ndarray, stored: int) -> RowList | None:
-        """Writes a list of rows, int64 [n], ascending, of a split with `stored` records; None for an empty one."""
-        if not len(rows):
-            return None
-        data = pack_rows(rows, stored)
-        self.write(path, data)
-        return RowList(path, len(rows), google_crc32c.value(data))
+        """As `written_rows`."""
+        return written_rows(self, path, rows, stored)
 
     def commit(self, **fields: Any) -> Manifest:
         """Commits the next generation, which differs from the one before in some fields of the manifest.
@@ -91,6 +87,15 @@ class Change:
         )
         commit(self, manifest, state_of(self.directory))
         return manifest
+
+
+def written_rows(run: Holder, path: str, rows: np.ndarray, stored: int) -> RowList | None:
+    """Writes a list of rows, int64 [n], ascending, of a split with `stored` records; None for an empty one."""
+    if not len(rows):
+        return None
+    data = pack_rows(rows, stored)
+    write_file(join(run.directory, path), data, run.staging)
+    return RowList(path, len(rows), google_crc32c.value(data))
 
 
 @contextlib.contextmanager

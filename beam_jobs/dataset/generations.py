@@ -15,9 +15,10 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from beam_jobs.dataset.lease import Holder, is_busy, is_lease
-from beam_jobs.dataset.output import STAGING, Output, not_writable
+from beam_jobs.dataset.output import OF_INPUTS, STAGING, Output, not_writable, renamed_schema
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
+from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
     delete_files,
     drop_empty_directories,
@@ -29,6 +30,7 @@ from beam_jobs.storage.atomic import (
 )
 from beam_jobs.storage.files import content_of, read_bytes
 from beam_jobs.storage.paths import refuse_links
+from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import GENERATIONS, MANIFEST, TAGS, Manifest, generation_file, join
 
 _GENERATION = re.compile(rf"{GENERATIONS}/([1-9][0-9]{{0,17}})\.json")
@@ -139,9 +141,13 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
     state = state_of(output.directory)
     output = replace(output, run=uuid.uuid4().hex[:8])
     if state.manifest is None:
+        if output.append is not None:
+            raise UsageError(f"--output {output.directory}: no dataset is here: drop --append")
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
+    if output.append is not None:
+        return _appending(output, state.manifest)
     if output.overwrite:
         if card := _CARD.intersection(state.sizes):
             raise UsageError(
@@ -157,6 +163,36 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
+
+
+def _appending(output: Output, parent: Manifest) -> Output:
+    """The output of a run that appends to a dataset; UsageError if its records would not suit the others."""
+    place, stated = output.directory, json.loads(json.dumps(output.options))
+    for name in sorted({*stated, *parent.options} - OF_INPUTS):
+        if (given := stated.get(name)) != (known := parent.options.get(name)):
+            raise UsageError(
+                f"--{name}: found {given!r:.80}, but {place} was written with {known!r:.80}; an append takes its "
+                "options from the dataset"
+            )
+    found = renamed_schema(output.schema, output.feature_names)
+    if found and found != parent.schema:
+        raise UsageError(
+            f"{place} has the features {parent.schema}, but these records have {found}"
+        )
+    if output.placement.splits.names != tuple(parent.splits):
+        raise UsageError(f"{place} has the splits {', '.join(parent.splits)}")
+    if parent.families or any(split.rows for split in parent.splits.values()):
+        raise UsageError(f"{place} has added columns, or is a part of a dataset; compact it first")
+    stored = StoredKeys(f"{place}@{parent.generation}")
+    job_names = {new: name for name, new in output.feature_names.items()}
+    classes = {job_names.get(name, name): names for name, names in parent.class_names.items()}
+    existing = (output.append or {}).get("existing", "error")
+    return replace(
+        output,
+        written=parent.job,
+        placement=replace(output.placement, stored=stored, existing=existing),
+        known_names={LABEL: parent.label_names, **classes},
+    )
 
 
 def _refusal(directory: str) -> UsageError:
@@ -175,7 +211,7 @@ def prepare(output: Output, job: str, folder: str) -> None:
     """
     if output.written == job:
         raise CompleteError(f"{output.directory} is complete")
-    if output.written:
+    if output.written and output.append is None:
         raise _refusal(output.directory)
     refuse_newer(output, job)
     try:
@@ -192,10 +228,16 @@ def refuse_newer(output: Output, job: str = "") -> None:
         return
     if state.manifest and state.manifest.job == job:
         raise CompleteError(f"{output.directory} is complete")
+    if output.append is not None and state.manifest and output.parent in state.manifest.ancestors:
+        return  # The commit compares the records with those that were added.
     raise UsageError(
         f"--output {output.directory}: a dataset was completed here after this job began; run it again "
         "with --overwrite to replace that"
     )
+
+
+class OvertakenError(DataError):
+    """Another command committed the generation that a run was about to commit."""
 
 
 class Committed(Holder, Protocol):
@@ -211,7 +253,7 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     A runner may call it again.
 
     Raises:
-        DataError: Another job completed a dataset there in the meantime.
+        OvertakenError: (a DataError) Another job completed a dataset there in the meantime.
         OSError: A file cannot be written.
     """
     directory, data = output.directory, manifest.to_bytes()
@@ -219,7 +261,7 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     # After a loss of power there must be no manifest without its shards.
     sync_names(directory, manifest.paths)
     advice = "run it again" if manifest.ancestors else "add --overwrite to replace it"
-    too_late = DataError(
+    too_late = OvertakenError(
         f"--output {directory}: another job completed a dataset here while this one ran; {advice}"
     )
     if max(before.generations, default=0) > output.generation:

@@ -17,6 +17,7 @@ from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects
+from beam_jobs.sources.labels import Names
 from beam_jobs.storage.paths import GLOB, absolute_path
 from readers.format.display import parse_bytes
 from readers.format.encode.records import Encoder
@@ -27,6 +28,9 @@ DEFAULT_SHARD_SIZE = 128 << 20
 
 # The folder of a dataset with a folder for each run, which has its lease and unfinished files.
 STAGING = ".staging"
+
+# Options about the inputs, which an append has of its own.
+OF_INPUTS = frozenset(["input", "table", "label", "boxes", "masks", "captions", "keep_out"])
 
 # Options about where the inputs are, not what they are.
 _PLACES = ("input", "table")
@@ -67,6 +71,8 @@ class Output:
         generation: The number of the generation that the job writes.
         parent: The SHA-256 of the manifest of the generation before; empty for the first.
         written: The `job` of the complete dataset here; empty unless this job must be that one.
+        append: What an append states in the manifest, such as `existing`; None for a dataset of its own.
+        known_names: The names of classes of the dataset to which records are appended.
     """
 
     directory: str
@@ -83,6 +89,8 @@ class Output:
     generation: int = 1
     parent: str = ""
     written: str = ""
+    append: Mapping[str, Any] | None = None
+    known_names: Names | None = None
 
     @property
     def staging(self) -> str:
@@ -100,6 +108,7 @@ class Output:
             self.num_shards,
             self.shard_size,
             summary.facts(),
+            *([dict(self.append)] if self.append is not None else []),
         ]
         return _digest(parts, 8)
 
@@ -190,6 +199,9 @@ def output_of(
     """
     splits = splits or {"train": 1}
     _check(schema, splits, options)
+    stated = dict(options or {})
+    if seed or "seed" in stated:
+        stated["seed"] = seed  # Readers look keys up with it.
     with named_as_arguments():
         check_seed(seed)
         if isinstance(splits, tuple):
@@ -204,7 +216,7 @@ def output_of(
             shard_size=parse_size(str(shard_size)),
             overwrite=overwrite,
             max_rejects=MaxRejects.parse(str(max_rejects)),
-            options=dict(options or {}),
+            options=stated,
         )
 
 

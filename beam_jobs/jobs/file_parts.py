@@ -17,6 +17,7 @@ from beam_jobs.errors import RejectError
 from beam_jobs.jobs.job import FileJob, Part
 from beam_jobs.jobs.record import Record, SourceValues, source_values
 from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.plan.placement import Placement
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.source import Source
@@ -75,28 +76,26 @@ Placed: TypeAlias = tuple[list[PlacedPart], list[Reject]]
 
 
 class _Numbering:
-    """Numbers the records of a task, if some are dropped or `always`."""
+    """Numbers the records of a task, if some are dropped or may be, or `always`."""
 
-    def __init__(self, task: Task, always: bool) -> None:
-        self._dropped, self._next = task.dropped_rows, 0
-        self._numbers = always or len(self._dropped) > 0
+    def __init__(self, task: Task, placement: Placement, always: bool) -> None:
+        self._dropped, self._next, self._placement = task.dropped_rows, 0, placement
+        self._numbers = always or len(self._dropped) > 0 or placement.stored is not None
 
     def of(self, part: Part) -> tuple[int, frozenset[int], bool]:
         """The number of the next part's first record, its dropped records, and whether all are dropped."""
         if not self._numbers:
             return 0, frozenset(), False
         try:
-            records = len(part.planned())
+            keys = [key.encode() for key, _ in part.planned()]
         except RejectError:  # Passed on like a part without records, which the passes reject.
             return self._next, frozenset(), False
         first = self._next
-        self._next += records
+        self._next += len(keys)
         low, high = np.searchsorted(self._dropped, [first, self._next])
-        return (
-            first,
-            frozenset((self._dropped[low:high] - first).tolist()),
-            0 < records == high - low,
-        )
+        near, existing = self._dropped[low:high] - first, self._placement.skipped(keys)
+        dropped = frozenset([*near.tolist(), *existing.tolist()])
+        return first, dropped, 0 < len(keys) == len(dropped)
 
 
 def _files(job: FileJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
@@ -119,7 +118,7 @@ def placed_parts(
     job: FileJob, rules: SplitRules, task: Task, numbered: bool = False
 ) -> Iterator[Placed]:
     """Yields the parts of all files of a task, some hundreds at a time."""
-    numbering = _Numbering(task, numbered)
+    numbering = _Numbering(task, rules.placement, numbered)
     for source, data in _files(job, task):
         read = functools.cache(functools.partial(_content, job, source, data))
         parts = job.parts_in(source, read)

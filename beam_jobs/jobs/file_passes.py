@@ -72,6 +72,8 @@ class FileFirstPass(FirstPass):
     ) -> FoundRecords:
         """The records of files, which are not opened, given their references and the rows that are dropped."""
         sources, labels, references, rejects = self._stated(files, packed)
+        existing = self.rules.placement.skipped([source.key.encode() for source in sources])
+        dropped = np.union1d(dropped, existing)
         splits, kept, duplicates = self._splits(dropped, sources, labels, rejects)
         sources, labels = [sources[row] for row in kept], [labels[row] for row in kept]
         count = len(sources)

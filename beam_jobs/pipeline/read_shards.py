@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -21,6 +21,7 @@ from beam_jobs.storage.paths import absolute_path
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import owned_value
 from readers.format.index import checked_offsets, head_crc32c, parse_head
+from readers.format.lookup.stored import seen_flags
 from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
@@ -31,18 +32,22 @@ RANGE_BYTES = 16 << 20  # The size of a task: enough for one request to a store.
 
 
 class ShardRange(NamedTuple):
-    """The bytes of a shard from `start` to `stop`, and the number of the first record in them, from 0."""
+    """The bytes of a shard from `start` to `stop`, the number of the first record in them, and whether readers see each.
+
+    The last is a bit for each record of the shard; empty if readers see all.
+    """
 
     path: str
     start: int
     stop: int
     first: int
+    seen: bytes
 
 
-def shard_ranges(path: str, shard: Shard) -> list[ShardRange]:
+def shard_ranges(path: str, shard: Shard, seen: bytes) -> list[ShardRange]:
     """The ranges of a shard, of about `RANGE_BYTES` each; the index of a larger shard states where records begin."""
     if shard.bytes <= RANGE_BYTES:
-        return [ShardRange(path, 0, shard.bytes, 0)]
+        return [ShardRange(path, 0, shard.bytes, 0, seen)]
     file = path + INDEX_SUFFIX
     data = _read(file, 0, shard.index_bytes)
     try:
@@ -53,7 +58,7 @@ def shard_ranges(path: str, shard: Shard) -> list[ShardRange]:
         raise DataError(f"{file}: not the index that {MANIFEST} lists; copy the dataset again")
     firsts = np.unique(np.searchsorted(offsets, np.arange(0, shard.bytes, RANGE_BYTES)))
     rows = np.union1d(firsts, [shard.records]).tolist()
-    return [ShardRange(path, int(offsets[a]), int(offsets[b]), a) for a, b in pairwise(rows)]
+    return [ShardRange(path, int(offsets[a]), int(offsets[b]), a, seen) for a, b in pairwise(rows)]
 
 
 def _read(path: str, start: int, stop: int) -> bytes:
@@ -87,9 +92,11 @@ class _ReadRanges(beam.DoFn):
             row = min(faults)
             place = f"record {part.first + row} at byte {part.start + lengths[:row].sum()}"
             raise DataError(f"{part.path}: {place}: {faults[row]}")
-        for values in zip(*(column.arrays() for column in columns.values()), strict=True):
+        seen = np.unpackbits(np.frombuffer(part.seen or b"\xff" * len(lengths), np.uint8))
+        seen = seen[part.first if part.seen else 0 :][: len(lengths)]
+        for values in compress(zip(*(c.arrays() for c in columns.values()), strict=True), seen):
             yield dict(zip(columns, map(owned_value, values), strict=True))
-        Metrics.counter("records", "read").inc(len(lengths))
+        Metrics.counter("records", "read").inc(int(seen.sum()))
 
 
 class ReadShards(beam.PTransform):
@@ -131,9 +138,17 @@ class ReadShards(beam.PTransform):
         _check_name("split", split, manifest.splits)
         for column in columns:
             _check_name("column", column, manifest.schema)
-        shards = [(join(directory, s.path), s) for s in manifest.splits[split].shards if s.records]
+        of_split = manifest.splits[split]
+        parts = np.split(
+            seen_flags(directory, of_split), np.cumsum([s.records for s in of_split.shards])
+        )
+        shards = [
+            (join(directory, shard.path), shard, b"" if seen.all() else np.packbits(seen).tobytes())
+            for shard, seen in zip(of_split.shards, parts, strict=False)
+            if seen.any()
+        ]
         ranges = pipeline | beam.Create(shards) | "Ranges" >> beam.FlatMapTuple(shard_ranges)
-        if any(shard.bytes > RANGE_BYTES for _, shard in shards):
+        if any(shard.bytes > RANGE_BYTES for _, shard, _ in shards):
             ranges |= "SpreadRanges" >> beam.Reshuffle()
         return ranges | "Read" >> beam.ParDo(_ReadRanges(manifest.schema.select(columns)))
 

@@ -18,6 +18,7 @@ from beam_jobs.errors import DataError, RejectError, UsageError
 from beam_jobs.sources.labels import column_text
 from beam_jobs.sources.source import COLUMN
 from readers.format.lookup.keys import ORDER, hash64, hashes64
+from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.splits import check_split_name
 
 MAX_SPLITS = 256  # one byte per record
@@ -205,6 +206,9 @@ class Groups:
 # all records; or of the records of each label.
 Exact = Literal["", "records", "labels"]
 
+# What to do with a record whose key the dataset has.
+Existing = Literal["error", "skip", "replace"]
+
 # Stands for all labels, and is not a label itself.
 ALL = ""
 
@@ -220,6 +224,9 @@ class Placement:
         split_column: The column that names a record's split; if empty, splits follow hashes.
         exact: Of what every split gets its exact share.
         windows: Whether a source gives several records, which stay together.
+        stored: The keys of the dataset to which records are appended.
+        existing: What to do with records whose keys it has: fail (`error`), leave them out (`skip`), or write them
+            (`replace`).
     """
 
     seed: int
@@ -228,6 +235,20 @@ class Placement:
     split_column: str = ""
     exact: Exact = ""
     windows: bool = False
+    stored: StoredKeys | None = field(default=None, repr=False)
+    existing: Existing = field(default="error", repr=False)
+
+    def skipped(self, keys: Sequence[bytes]) -> np.ndarray:
+        """The numbers of the keys whose records are left out, int64 [k]; UsageError if one may not exist."""
+        if self.stored is None or self.existing == "replace" or not len(keys):
+            return np.empty(0, np.int64)
+        found = np.flatnonzero(self.stored.find(self.orders(keys))[:, 0] >= 0)
+        if len(found) and self.existing == "error":
+            key = keys[found[0]].decode("utf-8", "backslashreplace")
+            raise UsageError(
+                f"{key}: the dataset has a record with this key; add --existing skip or replace"
+            )
+        return found
 
     @property
     def split_features(self) -> set[str]:

@@ -265,7 +265,27 @@ class Summary(Divisible):
         return replace(Summary.empty(len(self.splits)), **facts)
 
 
-def label_names_of(summary: Summary, given: Names) -> Names:
-    """Feature -> names of its classes by id; `given` has those that do not depend on records."""
+def label_names_of(summary: Summary, given: Names, known: Names | None) -> Names:
+    """Feature -> names of its classes by id.
+
+    Args:
+        given: Those that do not depend on records.
+        known: Those of the dataset to which records are appended, which keep their ids; None for a new one.
+
+    Raises:
+        UsageError: Labels are names, and were numbers before, or the other way round.
+    """
     names = {feature: label_names(labels) for feature, labels in sorted(summary.labels.items())}
-    return names | dict(given)
+    names |= dict(given)
+    if known is None:
+        return names
+    for feature, found in names.items():
+        before = known.get(feature, ())
+        if found and not before:
+            raise UsageError(
+                f"the classes of {feature} are names such as {found[0]!r}, but numbers in the dataset"
+            )
+        if before:
+            labels = sorted({*summary.labels.get(feature, ()), *found})
+            names[feature] = (*before, *(label for label in labels if label not in before))
+    return names

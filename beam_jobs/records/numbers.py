@@ -103,6 +103,10 @@ class Numbers:
         self.total += other.total
         self.squares += other.squares
 
+    def negative(self) -> Numbers:
+        """Numbers that take these away where they are merged, but leave the extremes."""
+        return Numbers(-self.count, -self.nan, None, None, -self.total, -self.squares)
+
     def state(self) -> list[Any]:
         """Its exact state as JSON values."""
         return [self.count, self.nan, self.low, self.high, self.total, self.squares]

@@ -56,6 +56,12 @@ class FeatureStatistics:
     records: int = 0
     values: int = 0
 
+    @classmethod
+    def like(cls, feature: Feature, value: Mapping[str, Any]) -> FeatureStatistics:
+        """Statistics without values, of what those of a feature in a manifest are of, given their `to_json`."""
+        counted: Counter[int] | None = Counter() if "values" in value else None
+        return cls([Numbers() for _ in range(channels_of(feature))], {}, counted)
+
     def _add_lengths(self, name: str, lengths: list[int]) -> None:
         self.lengths.setdefault(name, Numbers()).add([np.array(lengths, np.int64)])
 
@@ -122,6 +128,15 @@ class FeatureStatistics:
             self.lengths.setdefault(name, Numbers()).merge(numbers)
         self._update(other.counted)
 
+    def negative(self) -> FeatureStatistics:
+        """Statistics that take these values away where they are merged; the extremes there become bounds."""
+        counted = (
+            None if self.counted is None else Counter({v: -n for v, n in self.counted.items()})
+        )
+        lengths = {name: numbers.negative() for name, numbers in self.lengths.items()}
+        channels = [numbers.negative() for numbers in self.channels]
+        return FeatureStatistics(channels, lengths, counted, -self.records, -self.values)
+
     @property
     def missing(self) -> int:
         """The checksum of added occurrences that are missing; 0 if none are, or if there are too many to count."""
@@ -187,20 +202,19 @@ class FeatureStatistics:
         values = Numbers()
         for numbers in self.channels:
             values.merge(numbers)
-        if values.count or values.nan:
+        if values.count > 0 or values.nan > 0:
             result |= values.to_json()
-        if values.count and len(self.channels) > 1:
+        if values.count > 0 and len(self.channels) > 1:
             figures = [numbers.to_json() for numbers in self.channels]
             result["channels"] = {
                 name: [channel.get(name) for channel in figures]
                 for name in ("count", "mean", "std", "sum", "squares")
             }
-        if self.lengths:
-            result["lengths"] = {
-                name: numbers.to_json() for name, numbers in sorted(self.lengths.items())
-            }
-        if self.counted:
-            result["values"] = {str(value): n for value, n in sorted(self.counted.items())}
+        lengths = {name: n.to_json() for name, n in sorted(self.lengths.items()) if n.count > 0}
+        if lengths:
+            result["lengths"] = lengths
+        if counts := +(self.counted or Counter()):
+            result["values"] = {str(value): n for value, n in sorted(counts.items())}
         return result
 
 

@@ -76,6 +76,7 @@ class Inputs:
         key: The source of keys: "path", or "member" for the paths of members inside their archives.
         span: The names to list, if the inputs are on a disk or in a store.
         max_bytes: The most bytes of a file or a member that are read into memory.
+        prefix: Precedes all keys.
     """
 
     patterns: tuple[str, ...]
@@ -88,6 +89,7 @@ class Inputs:
     key: str = "path"
     span: Span = ALL
     max_bytes: int = DEFAULT_RECORD_BYTES
+    prefix: str = ""
 
     @classmethod
     def of(
@@ -145,7 +147,7 @@ class Inputs:
 
     def path(self, key: str) -> str:
         """The path of a file."""
-        return f"{self.root}/{key}"
+        return f"{self.root}/{key.removeprefix(self.prefix)}"
 
     def path_of(self, source: Source) -> str:
         """The path of a source, or of the archive that contains it."""
@@ -157,7 +159,7 @@ class Inputs:
         # With a limit, a remote folder is not listed to its end, unless files may be skipped.
         listed = None if is_local(pattern) or self.skips is not _skips_none else limit
         files = (
-            Source(path[start:], size, modified)
+            Source(self.prefix + path[start:], size, modified)
             for path, size, modified in match(pattern, listed, limit is not None, self.span)
             if not in_output(path) and not self.skips(path)
         )

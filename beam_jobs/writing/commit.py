@@ -24,6 +24,7 @@ from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.atomic import write_file
+from beam_jobs.writing.append import commit_appended, with_statistics
 from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
@@ -124,10 +125,21 @@ def commit_dataset(
         name: File(f"{folder}/{name}", google_crc32c.value(content))
         for name, content in contents.items()
     }
-    manifest = _manifest_of(
-        output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
-    )
     with unwritable(output.directory, MANIFEST):
+        if output.append is not None:
+            check_files(
+                output.directory, chain.from_iterable(splits), state_of(output.directory).sizes
+            )
+
+            def appended(parent: Manifest) -> Manifest:
+                every = with_statistics(output, schema, parent, statistics)
+                known = splits, every, summary, class_names, schema, vocabulary, tokenizer, files
+                return _manifest_of(output, *known)
+
+            return commit_appended(output, class_names, appended)
+        manifest = _manifest_of(
+            output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
+        )
         for name, content in contents.items():
             write_file(join(output.directory, files[name].path), content, output.staging)
         state = state_of(output.directory)

@@ -154,7 +154,8 @@ def examples_of(spec: ReshardSpec, rules: SplitRules, task: Task) -> Iterator[Ex
         ]
         placed = np.delete(np.arange(len(rows)), list(without))
         low, high = np.searchsorted(dropped, [before, before + len(placed)])
-        without = placed[dropped[low:high] - before]
+        existing = rules.placement.skipped([keys[at] for at in placed.tolist()])
+        without = placed[np.union1d(dropped[low:high] - before, existing)]
         kept = np.setdiff1d(placed, without)
         yield Examples(
             chunk,

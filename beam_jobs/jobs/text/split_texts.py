@@ -40,7 +40,8 @@ def split_texts(
     for texts in all_texts(spec, task):
         rows = np.arange(len(texts.keys))
         low, high = np.searchsorted(dropped, [first, first + len(rows)])
-        without = dropped[low:high] - first
+        keys = [key + b"@1" for key in texts.keys] if spec.window else texts.keys
+        without = np.union1d(dropped[low:high] - first, rules.placement.skipped(keys))
         first += len(rows)
         duplicates = np.empty(0, np.uint8)
         if len(without):

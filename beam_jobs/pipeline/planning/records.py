@@ -199,7 +199,7 @@ class PlanRecords(beam.PTransform):
             inputs=tasks,
             hashes=read["hashes"],
             shards=shards,
-            names=names_of_labels(pipeline, shards.summary, job.class_names),
+            names=names_of_labels(pipeline, shards.summary, job.class_names, output.known_names),
             schema=schema,
             vocabulary=vocabulary,
             tokenizer=tokenizer,

@@ -207,6 +207,8 @@ class PlanShards(beam.PTransform):
         return PlannedShards(in_pieces(plan, "Plan"), summary, drafted[_DraftPlan.MEASURED])
 
 
-def names_of_labels(pipeline: beam.Pipeline, summary: AsSideInput, known: Names) -> AsWhole:
-    """Names of classes by feature, from the summary; `known` has those that do not depend on records."""
-    return as_whole(once(pipeline, "LabelNames", label_names_of, summary, known), "Names")
+def names_of_labels(
+    pipeline: beam.Pipeline, summary: AsSideInput, given: Names, known: Names | None
+) -> AsWhole:
+    """Names of classes by feature, from the summary; arguments as for `label_names_of`."""
+    return as_whole(once(pipeline, "LabelNames", label_names_of, summary, given, known), "Names")

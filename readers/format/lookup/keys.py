@@ -12,7 +12,6 @@ from readers.format.index import HASH
 from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.sections import sections_of
 from readers.format.manifest import DatasetError, Manifest
-from readers.format.splits import Split
 
 # The purpose of the hash that is a record's place in the order.
 ORDER = b"order"
@@ -61,30 +60,22 @@ def order_seed(manifest: Manifest) -> int:
     return seed
 
 
-def candidates(
-    directory: str, split: Split, seed: int, keys: Iterable[str | bytes]
-) -> Iterator[np.ndarray]:
-    """Yields the rows of a split whose records may have one of some keys: int64 [n], ascending, of one shard each.
-
-    The index has 32 bits of a hash, so the keys of these records must be compared. The shards in whose ranges the keys are
-    come first: whoever finds all keys in them may stop there. A record that was moved to balance shards may be in any, so
-    only the end shows that a key is missing. Raises the errors of `sections`.
-    """
-    starts = np.cumsum([0, *(shard.records for shard in split.shards)])
-    smallest = [shard.smallest_hash for shard in split.shards]
-    indexes = [IndexFile.of(directory, shard) for shard in split.shards]
-    for number, rows in matches(indexes, smallest, seed, keys):
-        yield starts[number] + rows
-
-
 def matches(
     indexes: Sequence[IndexFile], smallest: Sequence[int], seed: int, keys: Iterable[str | bytes]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the same as the number of a file, and the numbers of records in it; `smallest` are the smallest hashes of files."""
+    """Yields the numbers of the records that may have one of some keys: the number of their file, int64 [n] ascending.
+
+    This half of a hash may be equal for other keys, so those of the records must be compared. The files in whose ranges the
+    keys are come first: whoever finds all keys in them may stop there. A record that was moved to balance shards may be in
+    any, so only the end shows that a key is missing. `smallest` are the smallest hashes of the files. Raises the errors of
+    `sections`.
+    """
     octets = (
         key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in keys
     )
     wanted = np.unique((hashes64(seed, ORDER, octets) >> np.uint64(32)).astype(np.uint32))
+    if not len(wanted):
+        return
     low = np.array(smallest, np.uint32)
     # The shards of each generation are in the order of their hashes.
     following = np.append(low[1:], np.uint32(0))[: len(low)]
@@ -93,6 +84,8 @@ def matches(
     for numbers in (np.flatnonzero(is_likely).tolist(), np.flatnonzero(~is_likely).tolist()):
         read = sections_of([indexes[n] for n in numbers], [HASH])
         for number, columns in zip(numbers, read, strict=True):
-            rows = np.flatnonzero(np.isin(columns[HASH], wanted))
+            # In a tenth of the time of `np.isin`, which sorts them all again.
+            places = wanted.searchsorted(columns[HASH])
+            rows = np.flatnonzero(wanted.take(places, mode="clip") == columns[HASH])
             if len(rows):
                 yield number, rows

@@ -34,14 +34,15 @@ def pack_rows(rows: np.ndarray, stored: int) -> bytes:
 
 def unpack_rows(data: bytes, listed: RowList, stored: int) -> np.ndarray:
     """The rows in a file, uint32 or uint64 [n], for a split with `stored` records; ValueError if they are not the listed ones."""
-    dtype = _dtype(stored)
+    # It may have been written when the split had fewer records.
+    dtype = np.dtype("<u8") if len(data) > 4 * listed.records else np.dtype("<u4")
     size, crc = listed.records * dtype.itemsize, google_crc32c.value(data)
     if (len(data), crc) != (size, listed.crc32c):
         raise ValueError(
             f"found {len(data):,} bytes and the CRC32C {crc:08x}, the manifest states {size:,} and "
             f"{listed.crc32c:08x}"
         )
-    rows = np.frombuffer(data, dtype)
+    rows: np.ndarray = np.frombuffer(data, dtype)
     if len(rows) and (int(rows[-1]) >= stored or not (rows[1:] > rows[:-1]).all()):
         raise ValueError(f"its rows do not ascend, or are not below {stored:,}")
     return rows

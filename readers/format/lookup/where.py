@@ -29,6 +29,9 @@ _ALLOWED = (
 )
 
 
+_POSSIBLE = "is not possible; use features, len(NAME), numbers, + - * / // %, == != < <= > >=, in [...], and, or, not"
+
+
 class Where:
     """A condition on records, with the syntax and the results of Python.
 
@@ -77,14 +80,16 @@ class Where:
                 return ~self._evaluated(operand, columns)
             case ast.BoolOp(op, values):
                 # As in Python, a part is evaluated only for the records that the parts before leave open.
-                found, rows = np.full(len(columns[0]), isinstance(op, ast.And)), slice(None)
+                is_all, rows = isinstance(op, ast.And), np.arange(len(columns[0]))
+                found = np.full(len(rows), is_all)
                 for value in values:
                     found[rows] = self._evaluated(value, [column[rows] for column in columns])
-                    rows = np.flatnonzero(found == isinstance(op, ast.And))
+                    rows = np.flatnonzero(found == is_all)
                 return found
             case ast.Compare(ast.Name(id=name), [op], [ast.Constant(value)]):
-                if (found := _by_numpy(columns[int(name[1:])], op, value)) is not None:
-                    return found
+                compared = _by_numpy(columns[int(name[1:])], op, value)
+                if compared is not None:
+                    return compared
         return self._by_python(node, columns)
 
     def _by_python(self, node: ast.expr, columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -156,20 +161,18 @@ class _Checker(ast.NodeTransformer):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, _ALLOWED):
             return super().generic_visit(node)
-        raise self._error(
-            node,
-            "is not possible; use features, len(NAME), numbers, + - * / // %, == != < <= > >=, in [...], and, or, not",
-        )
+        raise self._error(node, _POSSIBLE)
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        is_known = isinstance(node.value, bool | int | float | tuple)
-        return node if is_known else self.generic_visit(ast.copy_location(ast.Set(), node))
+        if not isinstance(node.value, bool | int | float | tuple):
+            raise self._error(node, _POSSIBLE)
+        return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
-        match node:
-            case ast.UnaryOp(ast.USub(), ast.Constant(value)):
-                return ast.copy_location(ast.Constant(-value), node)
+        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            number: Any = node.operand.value
+            return ast.copy_location(ast.Constant(-number), node)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -181,7 +184,7 @@ class _Checker(ast.NodeTransformer):
                 return self._number(node, LENGTH + name)
             case ast.Call(ast.Name("value"), [ast.Constant(str(name))], []):
                 return self._number(node, VALUE + name)
-        return self.generic_visit(node)
+        raise self._error(node, _POSSIBLE)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         sides = [node.left, *node.comparators]
@@ -198,8 +201,8 @@ class _Checker(ast.NodeTransformer):
         if isinstance(node, ast.List | ast.Tuple):
             items = [self.visit(self._by_id(item, feature)) for item in node.elts]
             if all(isinstance(item, ast.Constant) for item in items):
-                constant = ast.Constant(tuple(item.value for item in items))
-                return ast.copy_location(constant, node)
+                constants: Any = tuple(item.value for item in items)
+                return ast.copy_location(ast.Constant(constants), node)
         raise self._error(node, "is not a list of numbers or names of classes")
 
     def _by_id(self, node: ast.expr, feature: ast.expr) -> ast.expr:

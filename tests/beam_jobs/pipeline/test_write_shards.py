@@ -9,6 +9,7 @@ import pytest
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
 
+import readers
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards
 from beam_jobs.columns import Ragged
 from beam_jobs.dataset.generations import begun
@@ -62,6 +63,16 @@ def test_every_record_is_written_to_balanced_shards(tmp_path):
         np.testing.assert_array_equal(found[key]["x"], expected["x"])
         assert found[key]["name"].item().decode() == expected["name"]
         assert len(found[key]["parts"]) == len(expected["parts"])
+
+
+def test_a_record_is_found_by_its_key_whatever_the_seed(tmp_path):
+    for seed, options in ((7, {}), (0, {"seed": 7})):
+        directory = tmp_path / str(seed)
+        write(map(record, range(30)), directory, num_shards=4, seed=seed, options=options)
+        source = readers.RecordSource(directory)
+        assert [source[source.find(f"r{n}")]["name"] for n in range(30)] == [
+            b"n%d" % n for n in range(30)
+        ]
 
 
 def test_records_that_do_not_fit_the_schema_are_rejected_and_the_rest_is_balanced(tmp_path, caplog):

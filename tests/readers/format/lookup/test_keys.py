@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.dataset.topup import moves_by_records
-from readers.format.lookup.keys import candidates, order_seed
+from readers.format.lookup.index_file import IndexFile
+from readers.format.lookup.keys import matches, order_seed
 from readers.format.lookup.sections import sections
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Schema
@@ -35,6 +36,15 @@ def write_split(folder, hashes, name=""):
         numbers = {"hash": np.array(of_shard, np.uint32), "value/row": rows}
         shards.append(write_shard(path, [b"x"] * len(of_shard), sections=numbers))
     return Split(tuple(shards))
+
+
+def candidates(directory, split, seed, keys):
+    """The rows in each shard that may have one of some keys."""
+    starts = np.cumsum([0, *(shard.records for shard in split.shards)])
+    indexes = [IndexFile.of(directory, shard) for shard in split.shards]
+    smallest = [shard.smallest_hash for shard in split.shards]
+    for number, rows in matches(indexes, smallest, seed, keys):
+        yield starts[number] + rows
 
 
 def topped_up(hashes, counts, lost):

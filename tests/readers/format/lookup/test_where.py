@@ -123,6 +123,11 @@ def rows_of(text, **columns):
     return Where(text, SCHEMA, CLASSES)({n: np.array(c) for n, c in columns.items()}).tolist()
 
 
+def test_a_float_equals_no_integer_that_it_only_rounds_to():
+    assert rows_of("y == 9007199254740993", **{"value/y": [2.0**53]}) == [False]
+    assert rows_of("y in [9007199254740993, 1]", **{"value/y": [2.0**53, 1.0]}) == [False, True]
+
+
 def test_classes_and_names_of_any_kind():
     labels = {"value/label": [0, 1, 2, 1]}
     assert rows_of("label == 'dog'", **labels) == [False, True, False, True]

@@ -1,0 +1,72 @@
+"""The inputs of `--append`: their keys continue those of the dataset."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.job import Job
+from beam_jobs.jobs.text.tokens import read_vocabulary
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.table_inputs import RowInputs
+from beam_jobs.storage.files import read_bytes
+from beam_jobs.storage.paths import absolute, common_root
+from readers.format.manifest import (
+    TOKENIZER,
+    VOCABULARY,
+    DatasetError,
+    Manifest,
+    join,
+    open_generation,
+)
+
+
+def appended_job(job: Job, directory: str, prefix: str) -> Job:
+    """A job whose keys begin where those of a dataset do, and which has its vocabulary or tokenizer.
+
+    Raises:
+        UsageError: There is no dataset, or the inputs lie outside of the folder of the first ones.
+    """
+    try:
+        parent = open_generation(directory).manifest
+    except DatasetError as error:
+        raise UsageError(f"--append: {error}") from None
+    inputs = _inputs(job.inputs, parent, prefix)
+    changes: dict[str, Any] = {"inputs": inputs}
+    if hasattr(job, "labels"):
+        changes["labels"] = replace(job.labels, root=inputs.root)
+    if VOCABULARY in parent.files:
+        changes["vocabulary"] = read_vocabulary(_file(directory, parent, VOCABULARY))
+    if TOKENIZER in parent.files:
+        changes["tokenizer"] = _file(directory, parent, TOKENIZER).decode()
+    return replace(job, **changes)
+
+
+def _file(directory: str, manifest: Manifest, name: str) -> bytes:
+    content = read_bytes(join(directory, manifest.files[name].path))
+    try:
+        manifest.check_file(name, content)
+    except ValueError as error:
+        raise UsageError(f"{manifest.files[name].path}: {error}") from None
+    return content
+
+
+def _inputs(inputs: Inputs, parent: Manifest, prefix: str) -> Inputs:
+    if prefix:
+        if isinstance(inputs, RowInputs):
+            raise UsageError("--key_prefix: the keys of a --table come from its rows: drop it")
+        return replace(inputs, prefix=prefix)
+    options = parent.options
+    named = options.get("input") or options.get("table") or []
+    root = common_root([absolute(pattern) for pattern in named]) if named else inputs.root
+    has_own_keys = inputs.key.startswith("column:")
+    if has_own_keys or inputs.root == root:
+        return inputs
+    if isinstance(inputs, RowInputs) or not f"{inputs.root}/".startswith(f"{root}/"):
+        raise UsageError(
+            f"the keys of the dataset are paths below {root}, but the inputs are in {inputs.root}: add "
+            f"--key_prefix {os.path.basename(inputs.root)}/"
+        )
+    return replace(inputs, root=root)
