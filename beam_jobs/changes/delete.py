@@ -92,7 +92,9 @@ def _rows_of_keys(
     found = {
         n: np.unique(places[places[:, 0] == numbers[n], 1]) for n in splits_of(manifest, parsed)
     }
-    missing = sorted({key for key, (n, _) in zip(keys, places, strict=True) if n not in map(numbers.get, found)})
+    missing = sorted(
+        {key for key, (n, _) in zip(keys, places, strict=True) if n not in map(numbers.get, found)}
+    )
     if missing and parsed.missing == "error":
         named = ", ".join(missing[:_NAMED]) + ", ..." * (len(missing) > _NAMED)
         raise UsageError(

@@ -1,53 +1,63 @@
-"""`beam-shards merge`: one dataset of the records of several, which keep their files or are copied."""
+"""`beam-shards merge`: a dataset of the records of several, whose files stay where they are."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from beam_jobs.changes.compact import add_arguments as add_size
-from beam_jobs.changes.compact import compacted
-from beam_jobs.dataset.changes import creating
-from beam_jobs.dataset.generations import state_of
+import numpy as np
+
+from beam_jobs.changes.choice import with_rows
+from beam_jobs.changes.compact import add_arguments as add_sizes
+from beam_jobs.changes.compact import compacted, shown
+from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
+from beam_jobs.dataset.stored_records import hashes_of
 from beam_jobs.errors import UsageError
-from readers.format.lookup.keys import order_seed
-from readers.format.manifest import DatasetError, Manifest, join, open_generation
+from beam_jobs.records.statistics import Statistics
+from readers.format.features import Features
+from readers.format.lookup.stored import seen_flags, stored_values
+from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
+from readers.format.splits import Split
+
+# Keys that are named.
+_NAMED = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
-    parser.add_argument("others", metavar="DIR", nargs="+", help="the other datasets")
+    parser.add_argument("others", metavar="DIR", nargs="+", help="further datasets")
     parser.add_argument("--output", metavar="DIR", required=True, help="the new dataset")
-    text = "copy the records to balanced shards; otherwise the new dataset names the files of the others"
+    text = "copy the records to balanced shards, instead of naming the files of the datasets"
     parser.add_argument("--copy", action="store_true", help=text)
-    add_size(parser)
+    add_sizes(parser)
 
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    if (parsed.num_shards or parsed.shard_size) and not parsed.copy:
-        raise UsageError(
-            "--num_shards, --shard_size: add --copy, without which no shards are written"
-        )
-    sizes = {"num_shards": parsed.num_shards, "shard_size": parsed.shard_size}
-    manifest = merge([parsed.directory, *parsed.others], parsed.output, parsed.copy, **sizes)
-    for name, split in manifest.splits.items():
-        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
+    sizes = (parsed.num_shards, parsed.shard_size) if parsed.copy else None
+    manifest = merge([parsed.directory, *parsed.others], parsed.output, sizes)
+    yield f"{parsed.output} has {shown(manifest)}"
     for base in manifest.base:
-        yield f"{parsed.output} needs the files of {join(resolve(parsed.output), base)}"
+        yield f"it needs the files of {join(resolve(parsed.output), base)}"
 
 
-def merge(directories: Sequence[str], output: str, copies: bool = False, **sizes: Any) -> Manifest:
+def merge(
+    directories: Sequence[str],
+    output: str,
+    copies: tuple[Any, Any] | None = None,
+    processes: int = 0,
+) -> Manifest:
     """Makes a dataset of the records of others, split by split; returns its manifest.
 
     Args:
         directories: The datasets, or generations of them, such as `DIR@3`.
         output: The new dataset.
-        copies: Whether to copy records to balanced shards; otherwise it names the files of the others.
-        sizes: Further arguments of `compacted`.
+        copies: The `num_shards` and `shard_size` of `compact` to copy the records; None to name the files of the others.
+        processes: How many copy records; 0 for one per processor.
 
     Raises:
         UsageError: Their records differ in features or their meaning, or have the same keys; or `output` is not free.
@@ -60,43 +70,120 @@ def merge(directories: Sequence[str], output: str, copies: bool = False, **sizes
         raise UsageError(str(error)) from None
     for path, other in zip(directories[1:], found[1:], strict=True):
         if difference := _difference(found[0].manifest, other.manifest):
-            raise UsageError(
-                f"{path}: {difference}; write one of them again with beam-shards reshard, or the job that made it"
-            )
-    given = {name: str(value) for name, value in sizes.items() if value and name != "processes"}
-    how = {"copy": True, **given} if copies else {}
+            advice = "beam-shards reshard writes datasets again with one schema, seed and meaning"
+            raise UsageError(f"{path}: {difference} than {directories[0]}; {advice}")
+    how = {"copies": [*copies]} if copies else {}
     operation = {"name": "merge", "of": [each.sha256 for each in found], **how}
-    known = state_of(output).manifest
-    if known and known.operation == operation:
-        return known
-    _check_keys(directories, found)
-    with creating(output, found[0].manifest, operation) as change:
-        merged = _merged(change, found)
-        changed = replace(change, parent=merged)
-        return changed.commit(**(compacted(changed, **sizes) if copies else {}))
+    with changing(output, operation, found[0].manifest) as change:
+        if change.parent.operation == operation:
+            return change.parent
+        _check_keys(found)
+        folder = change.folder()
+        change.begin(folder)
+        merged = replace(change, parent=_merged(change, folder, found))
+        return merged.commit(**(compacted(merged, *copies, processes) if copies else {}))
 
 
 def _difference(one: Manifest, other: Manifest) -> str:
-    """What keeps the records of two datasets from being in one; empty if nothing does."""
+    """What differs in two datasets that cannot be one; empty if nothing does."""
     for name in {**one.schema, **other.schema}:
-        ours, theirs = one.schema.get(name), other.schema.get(name)
+        ours, theirs = (each.schema.get(name, "missing") for each in (one, other))
         if ours != theirs:
-            return (
-                f"feature {name!r} is {theirs or 'missing'}, the first dataset has {ours or 'none'}"
+            return f"feature {name!r} is {theirs}, not {ours} as"
+        if one.meaning(name) != other.meaning(name):
+            return f"feature {name!r} has other classes, tokens, channels, units or rates"
+    for what in ("seed", "names"):
+        if one.options.get(what) != other.options.get(what):
+            return f"it has another {what}"
+    return "" if one.families == other.families else "it has other families of features"
+
+
+def _check_keys(found: Sequence[Generation]) -> None:
+    """Raises UsageError if a key is in several datasets; those of reshard jobs are names of files, which may be alike."""
+    if any(each.manifest.options.get("job") == "reshard" for each in found):
+        return
+    parts = [(directory, m, s) for directory, m, _ in found for s in m.splits.values()]
+    hashes = [hashes_of(directory, s)[seen_flags(directory, s)] for directory, _, s in parts]
+    every = np.sort(np.concatenate(hashes))
+    twice = every[1:][every[1:] == every[:-1]]
+    if not len(twice):
+        return
+    keys, feature = set[str](), Features.of(found[0].manifest).named("key")
+    for directory, manifest, split in parts if feature else ():
+        rows = np.flatnonzero(np.isin(hashes_of(directory, split), twice[:_NAMED]))
+        for values in stored_values(
+            directory, split.shards, manifest.schema.select([feature]), rows
+        ):
+            keys.update(str(value.item(), "utf-8", "replace") for value in values[feature])
+    raise UsageError(
+        f"{len(twice):,} keys are in several datasets{', such as ' * bool(keys)}{', '.join(sorted(keys))}: remove them "
+        "from one with beam-shards delete DIR --keys FILE"
+    )
+
+
+def _merged(change: Change, folder: str, found: Sequence[Generation]) -> Manifest:
+    """The manifest of all records, whose lists of records that are gone are written."""
+    first, splits = found[0].manifest, dict[str, Split]()
+    manifests = [_moved(change.directory, each) for each in found]
+    names = {name: first.name_of_job(name) for name, f in first.schema.items() if not f.step}
+    for name in {name: None for manifest in manifests for name in manifest.splits}:
+        parts = [manifest.splits[name] for manifest in manifests if name in manifest.splits]
+        total = Statistics({job: first.schema[n] for n, job in names.items()})
+        for part in parts:
+            figures = {job: part.statistics.get(n, {}) for n, job in names.items()}
+            total.add_json(figures, part.records, part.remarks)
+        figures = total.to_json()
+        split = Split(
+            tuple(shard for part in parts for shard in part.shards),
+            sum(part.rejected for part in parts),
+            {n: figures[job] for n, job in names.items()} if total.records else {},
+            sum(part.duplicates for part in parts),
+            total.remarks,
+            families={
+                family: tuple(shard for part in parts for shard in part.families[family])
+                for family in first.families
+            },
+        )
+        seen = np.concatenate([seen_flags(change.directory, part) for part in parts])
+        splits[name] = with_rows(change, f"{folder}/{name}", split, seen, False)
+    return replace(
+        change.parent,
+        splits=splits,
+        files=manifests[0].files,
+        rejects=tuple(path for manifest in manifests for path in manifest.rejects),
+        base=tuple({base: None for manifest in manifests for base in manifest.base}),
+        job=hashlib.blake2b(repr(change.operation).encode(), digest_size=8).hexdigest(),
+    )
+
+
+def _moved(output: str, generation: Generation) -> Manifest:
+    """A manifest whose paths lead from another directory to its files."""
+    directory, manifest, _ = generation
+    bases = dict[str, str]()
+    for base in ("", *manifest.base):
+        folder, _, name = (place := join(directory, base).rstrip("/")).rpartition("/")
+        bases[base] = f"../{name}" if folder == output.rpartition("/")[0] else place
+
+    def moved(path: str) -> str:
+        base = next((base for base in manifest.base if path.startswith(f"{base}/")), "")
+        return f"{bases[base]}/{path.removeprefix(f'{base}/')}"
+
+    def all_moved(files: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(replace(file, path=moved(file.path)) for file in files)
+
+    return replace(
+        manifest,
+        splits={
+            name: replace(
+                split,
+                shards=all_moved(split.shards),
+                families={family: all_moved(shards) for family, shards in split.families.items()},
+                gone=split.gone and split.gone._replace(path=moved(split.gone.path)),
+                rows=split.rows and split.rows._replace(path=moved(split.rows.path)),
             )
-        for fact in {**one.meaning(name), **other.meaning(name)}:
-            if one.meaning(name).get(fact) != other.meaning(name).get(fact):
-                return f"feature {name!r} has other {fact} than in the first dataset"
-    if one.families != other.families:
-        return "its features are in other families than in the first dataset (compact both before)"
-    seeds = [manifest.options.get("seed", 0) for manifest in (one, other)]
-    if seeds[0] != seeds[1] or _is_keyed(one) != _is_keyed(other):
-        return f"its records are ordered by other hashes (seed {seeds[1]}, the first dataset has {seeds[0]})"
-    return ""
-
-
-def _is_keyed(manifest: Manifest) -> bool:
-    try:
-        return order_seed(manifest) is not None
-    except DatasetError:
-        return False
+            for name, split in manifest.splits.items()
+        },
+        files={n: file._replace(path=moved(file.path)) for n, file in manifest.files.items()},
+        rejects=tuple(map(moved, manifest.rejects)),
+        base=tuple(bases.values()),
+    )
