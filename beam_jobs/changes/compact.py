@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.copier import Copier
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
-from beam_jobs.dataset.stored_records import Copier, hashes_of
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.shards import count_shards, first_ranks
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
 from readers.format.index import OFFSET
 from readers.format.lookup.sections import sections
-from readers.format.lookup.stored import seen_flags
+from readers.format.lookup.stored import hashes_of, seen_flags
 from readers.format.manifest import Manifest, join
 from readers.format.splits import Split, shard_name
 
-_PRELOAD = ("beam_jobs.dataset.stored_records",)
+_PRELOAD = ("beam_jobs.dataset.copier",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

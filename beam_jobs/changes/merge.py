@@ -15,11 +15,10 @@ from beam_jobs.changes.compact import add_arguments as add_sizes
 from beam_jobs.changes.compact import compacted, shown
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
-from beam_jobs.dataset.stored_records import hashes_of
 from beam_jobs.errors import UsageError
 from beam_jobs.records.statistics import Statistics
 from readers.format.features import Features
-from readers.format.lookup.stored import seen_flags, stored_values
+from readers.format.lookup.stored import hashes_of, seen_flags, stored_values
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
 from readers.format.splits import Split
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from readers.files.files import Range
 from readers.files.of_path import files_of
+from readers.format.compiled.library import address, intact
 from readers.format.decode.batches import ColumnDecoder
-from readers.format.index import OFFSET
+from readers.format.index import HASH, HASH_LOW, OFFSET
 from readers.format.lookup.sections import sections
 from readers.format.lookup.seen import seen_rows
 from readers.format.lookup.where import Where
 from readers.format.manifest import join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
-from readers.format.tfrecord import CorruptRecordError, intact
+from readers.format.tfrecord import CorruptRecordError
 
-# Records that are read together.
-_TOGETHER = 128
+# Records that are read at a time, and the bytes between two records that are read together.
+_TOGETHER, _GAP_BYTES = 128, 64 << 10
 
 
 def seen_flags(directory: str, split: Split) -> np.ndarray:
@@ -36,6 +37,50 @@ def flags_where(directory: str, split: Split, where: Where) -> np.ndarray:
     """Whether each stored record of a split fulfils a condition, bool [stored]; errors as for `sections`."""
     found = map(where, sections(directory, split.shards, where.sections))
     return np.concatenate([np.empty(0, bool), *found])
+
+
+def hashes_of(directory: str, split: Split) -> np.ndarray:
+    """The hash of the key of each stored record of a split, uint64 [n]; errors as for `sections`."""
+    found = [np.empty(0, np.uint64)]
+    for columns in sections(directory, split.shards, [HASH, HASH_LOW]):
+        found.append(columns[HASH].astype(np.uint64) << np.uint64(32) | columns[HASH_LOW])
+    return np.concatenate(found)
+
+
+class StoredFrames(NamedTuple):
+    """Some stored records: `data`, uint8 [m], in which frames begin and end (int64 [n]), and sections of the index."""
+
+    data: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    columns: dict[str, np.ndarray]
+
+
+def stored_frames(
+    directory: str, shards: Sequence[Shard], rows: np.ndarray, names: Sequence[str] = ()
+) -> Iterator[StoredFrames]:
+    """Yields some records with sections of the index, in several parts; other arguments and errors as for `stored_values`."""
+    firsts = np.cumsum([0, *(shard.records for shard in shards)])
+    ends = rows.searchsorted(firsts)
+    numbers = np.flatnonzero(np.diff(ends)).tolist()
+    read = sections(directory, [shards[number] for number in numbers], [OFFSET, *names])
+    for number, columns in zip(numbers, read, strict=True):
+        path = join(directory, shards[number].path)
+        of_shard = rows[ends[number] : ends[number + 1]] - firsts[number]
+        for some in np.split(of_shard, range(_TOGETHER, len(of_shard), _TOGETHER)):
+            starts, stops = (columns[OFFSET][some + end].astype(np.int64) for end in (0, 1))
+            gaps = np.flatnonzero(starts[1:] - stops[:-1] > _GAP_BYTES)
+            begins, lasts = starts[np.append(0, gaps + 1)], stops[np.append(gaps, -1)]
+            places = zip(begins.tolist(), lasts.tolist(), strict=True)
+            ranges = [Range(path, *place) for place in places]
+            data = np.frombuffer(b"".join(files_of(path).read_ranges(ranges)), np.uint8)
+            # Where the bytes of each range are in the data.
+            moved = begins - np.cumsum(lasts - begins) + lasts - begins
+            moved = np.repeat(moved, np.diff([0, *(gaps + 1), len(some)]))
+            starts, stops = starts - moved, stops - moved
+            if len(data) != stops[-1] or not intact(address(data) + starts, stops - starts).all():
+                raise CorruptRecordError(f"{path}: damaged; beam-shards verify names the record")
+            yield StoredFrames(data, starts, stops, {name: columns[name][some] for name in names})
 
 
 def stored_values(
@@ -54,23 +99,9 @@ def stored_values(
         CorruptRecordError: (a ValueError) A record is damaged.
         DatasetError: (a ValueError) An index is damaged.
     """
-    decoder, starts = ColumnDecoder(schema), np.cumsum([0, *(shard.records for shard in shards)])
-    ends = rows.searchsorted(starts)
-    numbers = np.flatnonzero(np.diff(ends)).tolist()
-    read = sections(directory, [shards[number] for number in numbers], [OFFSET])
-    for number, columns in zip(numbers, read, strict=True):
-        path = join(directory, shards[number].path)
-        of_shard = rows[ends[number] : ends[number + 1]] - starts[number]
-        for some in np.split(of_shard, range(_TOGETHER, len(of_shard), _TOGETHER)):
-            begins, stops = (columns[OFFSET][some + end].astype(np.int64) for end in (0, 1))
-            places = zip(begins.tolist(), stops.tolist(), strict=True)
-            ranges = [Range(path, *place) for place in places]
-            data = np.frombuffer(b"".join(files_of(path).read_ranges(ranges)), np.uint8)
-            lengths = stops - begins
-            stops = np.cumsum(lengths)
-            if len(data) != stops[-1] or not intact(data, lengths).all():
-                raise CorruptRecordError(f"{path}: damaged; beam-shards verify names the record")
-            decoded = decoder.decode(data, stops - lengths, stops)
-            if decoded.errors:
-                raise CorruptRecordError(f"{path}: {min(decoded.errors.values())}")
-            yield {name: column.arrays() for name, column in decoded.columns.items()}
+    decoder = ColumnDecoder(schema)
+    for data, starts, stops, _ in stored_frames(directory, shards, rows):
+        decoded = decoder.decode(data, starts, stops)
+        if decoded.errors:
+            raise CorruptRecordError(f"{directory}: {min(decoded.errors.values())}")
+        yield {name: column.arrays() for name, column in decoded.columns.items()}
