@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    sizes = (parsed.num_shards, parsed.shard_size) if parsed.copy else None
+    sizes = (parsed.num_shards, parsed.shard_size) if parsed.copy else ()
     manifest = merge([parsed.directory, *parsed.others], parsed.output, sizes)
     yield f"{parsed.output} has {shown(manifest)}"
     for base in manifest.base:
@@ -45,17 +44,14 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
 
 
 def merge(
-    directories: Sequence[str],
-    output: str,
-    copies: tuple[Any, Any] | None = None,
-    processes: int = 0,
+    directories: Sequence[str], output: str, sizes: Sequence[Any] = (), processes: int = 0
 ) -> Manifest:
     """Makes a dataset of the records of others, split by split; returns its manifest.
 
     Args:
         directories: The datasets, or generations of them, such as `DIR@3`.
         output: The new dataset.
-        copies: The `num_shards` and `shard_size` of `compact` to copy the records; None to name the files of the others.
+        sizes: The `num_shards` and `shard_size` of `compact` to copy the records; empty to name the files of the others.
         processes: How many copy records; 0 for one per processor.
 
     Raises:
@@ -71,8 +67,7 @@ def merge(
         if difference := _difference(found[0].manifest, other.manifest):
             advice = "beam-shards reshard writes datasets again with one schema, seed and meaning"
             raise UsageError(f"{path}: {difference} than {directories[0]}; {advice}")
-    how = {"copies": [*copies]} if copies else {}
-    operation = {"name": "merge", "of": [each.sha256 for each in found], **how}
+    operation = {"name": "merge", "of": [each.sha256 for each in found], "sizes": [*sizes]}
     with changing(output, operation, found[0].manifest) as change:
         if change.parent.operation == operation:
             return change.parent
@@ -80,7 +75,7 @@ def merge(
         folder = change.folder()
         change.begin(folder)
         merged = replace(change, parent=_merged(change, folder, found))
-        return merged.commit(**(compacted(merged, *copies, processes) if copies else {}))
+        return merged.commit(**(compacted(merged, sizes[0], sizes[1], processes) if sizes else {}))
 
 
 def _difference(one: Manifest, other: Manifest) -> str:
@@ -98,91 +93,74 @@ def _difference(one: Manifest, other: Manifest) -> str:
 
 
 def _check_keys(found: Sequence[Generation]) -> None:
-    """Raises UsageError if a key is in several datasets; those of reshard jobs are names of files, which may be alike."""
-    if any(each.manifest.options.get("job") == "reshard" for each in found):
-        return
-    parts = [(directory, m, s) for directory, m, _ in found for s in m.splits.values()]
-    hashes = [hashes_of(directory, s)[seen_flags(directory, s)] for directory, _, s in parts]
+    """Raises UsageError if a key is in several datasets."""
+    parts = [(directory, m, split) for directory, m, _ in found for split in m.splits.values()]
+    hashes = [hashes_of(d, split)[seen_flags(d, split)] for d, _, split in parts]
     every = np.sort(np.concatenate(hashes))
     twice = every[1:][every[1:] == every[:-1]]
-    if not len(twice):
-        return
+    if not len(twice) or found[0].manifest.options.get("job") == "reshard":
+        return  # A reshard job orders records by the names of their files, which may be the same.
     keys, feature = set[str](), Features.of(found[0].manifest).named("key")
     for directory, manifest, split in parts if feature else ():
         rows = np.flatnonzero(np.isin(hashes_of(directory, split), twice[:_NAMED]))
-        for values in stored_values(
-            directory, split.shards, manifest.schema.select([feature]), rows
-        ):
+        schema = manifest.schema.select([feature])
+        for values in stored_values(directory, split.shards, schema, rows):
             keys.update(str(value.item(), "utf-8", "replace") for value in values[feature])
     raise UsageError(
-        f"{len(twice):,} keys are in several datasets{', such as ' * bool(keys)}{', '.join(sorted(keys))}: remove them "
-        "from one with beam-shards delete DIR --keys FILE"
+        f"{len(twice):,} keys are in several datasets: {', '.join(sorted(keys))}; remove them from one of them with "
+        "beam-shards delete DIR --keys FILE"
     )
 
 
 def _merged(change: Change, folder: str, found: Sequence[Generation]) -> Manifest:
-    """The manifest of all records, whose lists of records that are gone are written."""
-    first, splits = found[0].manifest, dict[str, Split]()
-    manifests = [_moved(change.directory, each) for each in found]
+    """The manifest of all records, after the lists of those that are gone are written."""
+    manifests, splits = [_moved(change.directory, each) for each in found], dict[str, Split]()
+    first = manifests[0]
     names = {name: first.name_of_job(name) for name, f in first.schema.items() if not f.step}
     for name in {name: None for manifest in manifests for name in manifest.splits}:
         parts = [manifest.splits[name] for manifest in manifests if name in manifest.splits]
-        total = Statistics({job: first.schema[n] for n, job in names.items()})
+        total = Statistics({job: first.schema[feature] for feature, job in names.items()})
         for part in parts:
-            figures = {job: part.statistics.get(n, {}) for n, job in names.items()}
-            total.add_json(figures, part.records, part.remarks)
+            known = {job: part.statistics.get(feature, {}) for feature, job in names.items()}
+            total.add_json(known, part.records, part.remarks)
         figures = total.to_json()
+        seen = np.concatenate([seen_flags(change.directory, part) for part in parts])
         split = Split(
             tuple(shard for part in parts for shard in part.shards),
             sum(part.rejected for part in parts),
-            {n: figures[job] for n, job in names.items()} if total.records else {},
+            {feature: figures[job] for feature, job in names.items()} if total.records else {},
             sum(part.duplicates for part in parts),
             total.remarks,
             families={
-                family: tuple(shard for part in parts for shard in part.families[family])
-                for family in first.families
+                f: tuple(s for part in parts for s in part.families[f]) for f in first.families
             },
         )
-        seen = np.concatenate([seen_flags(change.directory, part) for part in parts])
         splits[name] = with_rows(change, f"{folder}/{name}", split, seen, False)
-    return replace(
-        change.parent,
-        splits=splits,
-        files=manifests[0].files,
-        rejects=tuple(path for manifest in manifests for path in manifest.rejects),
-        base=tuple({base: None for manifest in manifests for base in manifest.base}),
-        job=hashlib.blake2b(repr(change.operation).encode(), digest_size=8).hexdigest(),
-    )
+    rejects = tuple(path for manifest in manifests for path in manifest.rejects)
+    base = tuple({base: None for manifest in manifests for base in manifest.base})
+    return replace(first, splits=splits, rejects=rejects, base=base, generation=0, ancestors=())
 
 
 def _moved(output: str, generation: Generation) -> Manifest:
     """A manifest whose paths lead from another directory to its files."""
     directory, manifest, _ = generation
     bases = dict[str, str]()
-    for base in ("", *manifest.base):
+    for base in (*manifest.base, ""):
         folder, _, name = (place := join(directory, base).rstrip("/")).rpartition("/")
         bases[base] = f"../{name}" if folder == output.rpartition("/")[0] else place
 
-    def moved(path: str) -> str:
-        base = next((base for base in manifest.base if path.startswith(f"{base}/")), "")
-        return f"{bases[base]}/{path.removeprefix(f'{base}/')}"
+    def moved(value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: moved(each, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [moved(each, name) for each in value]
+        if name not in ("path", "rejects"):
+            return value
+        base = next(base for base in bases if not base or value.startswith(f"{base}/"))
+        return f"{bases[base]}/{value.removeprefix(f'{base}/')}"
 
-    def all_moved(files: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(replace(file, path=moved(file.path)) for file in files)
-
-    return replace(
-        manifest,
-        splits={
-            name: replace(
-                split,
-                shards=all_moved(split.shards),
-                families={family: all_moved(shards) for family, shards in split.families.items()},
-                gone=split.gone and split.gone._replace(path=moved(split.gone.path)),
-                rows=split.rows and split.rows._replace(path=moved(split.rows.path)),
-            )
-            for name, split in manifest.splits.items()
-        },
-        files={n: file._replace(path=moved(file.path)) for n, file in manifest.files.items()},
-        rejects=tuple(map(moved, manifest.rejects)),
-        base=tuple(bases.values()),
+    values = manifest.to_json()
+    paths = {name: moved(values[name], name) for name in ("splits", "files", "rejects")}
+    return Manifest.from_json(
+        {**values, **paths, "base": [*bases.values()], "requires": ["base", *values["requires"]]}
     )
