@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
-from beam_jobs.cli.dataset import bytes_of, threshold_of
+from beam_jobs.cli.dataset import DatasetFlags, bytes_of, threshold_of
 from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
 from beam_jobs.dataset.lease import note_remote
@@ -113,12 +113,24 @@ def command_of(flags: CommandFlags) -> Command:
         drops=_drops(
             flags.job.drops_equals,
             dataset.drop_near_duplicates,
-            dataset.keep_out,
+            ",".join(filter(None, (dataset.keep_out, _living(dataset, directory)))),
             job,
             output.feature_names,
         ),
         follow=None if on_this_machine(options) else _follow(flags, output, options),
     )
+
+
+def _living(dataset: DatasetFlags, directory: str) -> str:
+    """The dataset with which the records of an append are compared, too; empty for none."""
+    if not (dataset.append and dataset.drop_near_duplicates):
+        return ""
+    if dataset.existing == "replace":
+        raise UsageError(
+            "--existing replace: with --drop_near_duplicates, a record would be near the one that it replaces: delete "
+            "those keys first"
+        )
+    return directory
 
 
 def _check_early_end(options: PipelineOptions) -> None:

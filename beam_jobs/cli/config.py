@@ -41,13 +41,7 @@ def with_config(arguments: Sequence[str]) -> list[str]:
         from apache_beam.options.pipeline_options import PipelineOptions
 
         FileSystems.set_options(PipelineOptions(rest))  # The options of a store.
-    values, of_manifest = _read(path)
-    if appends:
-        values = {
-            name: value
-            for name, value in values.items()
-            if name not in ("input", "table", "keep_out")
-        }
+    values, of_manifest = (_stated(path), True) if appends else _read(path)
     typed = rest.pop(0) if rest and not rest[0].startswith("-") else ""
     job = _job(path, typed, _shown(values.pop("job", "")))
     given = {argument.split("=", 1)[0].replace("-", "_") for argument in rest}
@@ -63,6 +57,21 @@ def _output_in(arguments: Sequence[str]) -> str:
         if name == "--output":
             return own if equals else value
     return ""
+
+
+def _stated(directory: str) -> dict[str, Any]:
+    """The options of a dataset, without those of its inputs; UsageError if there is none."""
+    from beam_jobs.records.mapping import MAP_DIGEST
+    from readers.format.manifest import FACTS, DatasetError, open_generation
+
+    try:
+        options = open_generation(directory).manifest.options
+    except DatasetError as error:
+        raise UsageError(f"--append: {error}") from None
+    others = ("input", "table", "keep_out", *FACTS, MAP_DIGEST)
+    found = {name: value for name, value in options.items() if name not in others}
+    texts: dict[str, Any] = json.loads(json.dumps(found), parse_int=str, parse_float=str)
+    return texts
 
 
 def _read(path: str) -> tuple[dict[str, Any], bool]:

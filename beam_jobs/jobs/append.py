@@ -8,13 +8,14 @@ from typing import Any
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.job import Job
-from beam_jobs.jobs.text.tokens import read_vocabulary
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.table_inputs import RowInputs
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import absolute, common_root
 from readers.format.manifest import (
+    PADDING,
     TOKENIZER,
+    UNKNOWN,
     VOCABULARY,
     DatasetError,
     Manifest,
@@ -38,9 +39,10 @@ def appended_job(job: Job, directory: str, prefix: str) -> Job:
     if hasattr(job, "labels"):
         changes["labels"] = replace(job.labels, root=inputs.root)
     if VOCABULARY in parent.files:
-        changes["vocabulary"] = read_vocabulary(_file(directory, parent, VOCABULARY))
+        words = _file(directory, parent, VOCABULARY).splitlines()
+        changes["vocabulary"] = (PADDING, UNKNOWN, *words)
     if TOKENIZER in parent.files:
-        changes["tokenizer"] = _file(directory, parent, TOKENIZER).decode()
+        changes |= {"tokens": "file", "tokenizer": _file(directory, parent, TOKENIZER).decode()}
     return replace(job, **changes)
 
 

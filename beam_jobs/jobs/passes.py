@@ -200,6 +200,7 @@ class FirstPass(abc.ABC):
                 summary.add_reject(placement.split(reject.key), reject)
             orders = placement.orders(part.keys)
             hashes.add(orders, part.splits)
+            summary.add_existing(part.keys, placement.refused(orders))
             summary.identify(orders, part.sizes if part.identities is None else part.identities)
             if part.references is not None:
                 columns = orders.tolist(), part.references, part.sizes.tolist()

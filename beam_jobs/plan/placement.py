@@ -239,16 +239,19 @@ class Placement:
     existing: Existing = field(default="error", repr=False)
 
     def skipped(self, keys: Sequence[bytes]) -> np.ndarray:
-        """The numbers of the keys whose records are left out, int64 [k]; UsageError if one may not exist."""
-        if self.stored is None or self.existing == "replace" or not len(keys):
+        """The numbers of the keys whose records are left out, because the dataset has them, int64 [k]."""
+        if self.existing != "skip" or not len(keys):
             return np.empty(0, np.int64)
-        found = np.flatnonzero(self.stored.find(self.orders(keys))[:, 0] >= 0)
-        if len(found) and self.existing == "error":
-            key = keys[found[0]].decode("utf-8", "backslashreplace")
-            raise UsageError(
-                f"{key}: the dataset has a record with this key; add --existing skip or replace"
-            )
-        return found
+        return self._stored_among(self.orders(keys))
+
+    def refused(self, orders: np.ndarray) -> np.ndarray:
+        """The numbers of the keys that the dataset has, but may not have, int64 [k], given their hashes, uint64 [n]."""
+        return self._stored_among(orders) if self.existing == "error" else np.empty(0, np.int64)
+
+    def _stored_among(self, orders: np.ndarray) -> np.ndarray:
+        if self.stored is None:
+            return np.empty(0, np.int64)
+        return np.flatnonzero(self.stored.find(orders)[:, 0] >= 0)
 
     @property
     def split_features(self) -> set[str]:

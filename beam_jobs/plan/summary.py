@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -141,6 +141,8 @@ class Summary(Divisible):
         learned: The checksum of what the job learns from the records.
         identities: The sum of a number that identifies each record, in 64 bits.
         rejects: The first known rejects in the order of their keys.
+        existing: The number of keys that the dataset to append to has, but may not have.
+        existing_key: The smallest of these keys.
     """
 
     splits: list[SplitSummary]
@@ -153,6 +155,8 @@ class Summary(Divisible):
     learned: int = 0
     identities: int = 0
     rejects: list[Reject] = field(default_factory=list)
+    existing: int = 0
+    existing_key: str = ""
     checksum: int = 0
 
     what = "records or labels of the first pass"
@@ -218,6 +222,16 @@ class Summary(Divisible):
         counts.update(labels)
         check_labels(counts)
 
+    def add_existing(self, keys: Sequence[bytes], numbers: np.ndarray) -> None:
+        """Adds those of some keys that the dataset has, by their numbers, int64 [k]."""
+        if len(numbers):
+            smallest = min(keys[number] for number in numbers.tolist())
+            self._merge_existing(len(numbers), smallest.decode("utf-8", "surrogateescape"))
+
+    def _merge_existing(self, count: int, key: str) -> None:
+        self.existing += count
+        self.existing_key = min(filter(None, (self.existing_key, key)), default="")
+
     def add_reject(self, split: int, reject: Reject) -> None:
         """Adds an input known not to become a record."""
         self.splits[split].rejected += 1
@@ -239,6 +253,7 @@ class Summary(Divisible):
         self.parts += other.parts
         self.rejected_parts += other.rejected_parts
         self.learned += other.learned
+        self._merge_existing(other.existing, other.existing_key)
         self.identities = (self.identities + other.identities) % (1 << 64)
         self.checksum += other.checksum
         for feature, labels in other.labels.items():

@@ -11,7 +11,7 @@ from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Pool
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import CompleteError, UsageError
 from beam_jobs.plan.shards import (
     Draft,
     Plan,
@@ -57,9 +57,16 @@ def draft_of(
     if not any(split.rejected or split.histogram().any() for split in summary.splits):
         dropped = sum(split.duplicates for split in summary.splits)
         what = "the inputs have no records"
+        if dropped and output.placement.existing == "skip":
+            raise CompleteError(f"{output.directory} has all of these keys")
         if dropped:  # One of several similar records always stays.
             what = f"all {dropped:,} records are near those of --keep_out"
         raise UsageError(f"{what}: no dataset was written")
+    if summary.existing and output.written != output.job(summary):
+        raise UsageError(
+            f"the dataset has {summary.existing:,} of these keys, such as {summary.existing_key}; add --existing skip "
+            "or replace"
+        )
     if prepare:
         # Before an old dataset is replaced; rejects found later are counted at the end.
         rejected = sum(split.rejected for split in summary.splits)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 from beam_jobs.jobs.job import Job, Learns, LearnSubwords, LearnWords, RangeCounter, complete_schema
 from beam_jobs.jobs.near import Compared, Near, Sketched
@@ -25,8 +24,6 @@ from readers.format.schema import Feature, Schema
 class TextJob(TextSpec, Job):
     """A text job: its records, and the passes over them."""
 
-    vocabulary: ClassVar[tuple[bytes, ...]] = ()
-
     @property
     def class_names(self) -> Names:
         return {LABEL: self.label_names} if self.label_names else self.labels.class_names
@@ -37,7 +34,7 @@ class TextJob(TextSpec, Job):
 
     @property
     def learns(self) -> Learns:
-        if self.tokens == "words":
+        if self.tokens == "words" and not self.vocabulary:
             return LearnWords(self.vocabulary_size)
         if self.tokens == "bpe":
             return LearnSubwords(self.vocabulary_size, self._sampler)

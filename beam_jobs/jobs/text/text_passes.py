@@ -81,7 +81,8 @@ class TextFirstPass(FirstPass):
         return _tokenizer_of(self.spec, (), self.tokenizer)
 
     def learner(self) -> Learner | None:
-        return WordCounts() if self.spec.tokens == "words" else None
+        learns = self.spec.tokens == "words" and not self.spec.vocabulary
+        return WordCounts() if learns else None
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for texts, splits, duplicates in split_texts(self.spec, task, self.rules):

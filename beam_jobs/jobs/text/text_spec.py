@@ -22,6 +22,7 @@ class TextSpec(TextReader):
         max_length: The most tokens of a text that are kept; 0 keeps all.
         extras: The columns that become features.
         tokenizer: The contents of a given tokenizer's file; empty unless `tokens` is "file".
+        vocabulary: All words of a given vocabulary by id; empty if it is learned, or not needed.
         window, stride: The length of windows, and the distance from one start to the next, both in
             tokens; 0 leaves texts whole.
         encodings: The encodings of features that are chosen by name.
@@ -35,6 +36,7 @@ class TextSpec(TextReader):
     window: int = 0
     stride: int = 0
     encodings: Encodings = field(default_factory=dict)
+    vocabulary: tuple[bytes, ...] = ()
 
     @property
     def has_labels(self) -> bool:
