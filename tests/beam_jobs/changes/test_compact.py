@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import readers
 from beam_jobs.changes.compact import compact
-from tests.support.living import KEYS, batches, contents, of_generations, write
+from tests.support.history import KEYS, batches, contents, of_generations, write
 
 SEVERAL = st.lists(st.integers(0, 3), min_size=len(KEYS), max_size=len(KEYS))
 

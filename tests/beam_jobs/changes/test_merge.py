@@ -15,7 +15,7 @@ from beam_jobs.changes.compact import compact
 from beam_jobs.changes.merge import merge
 from beam_jobs.errors import UsageError
 from readers.format.manifest import Manifest
-from tests.support.living import KEYS, batches, contents, of_generations, write
+from tests.support.history import KEYS, batches, contents, of_generations, write
 
 
 @settings(max_examples=8, deadline=None)
