@@ -13,6 +13,7 @@ READERS = {
     "report": "write an HTML page about the records, their values and their problems",
     "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
+    "log": "list the generations: their dates, commands and records",
     "bench": "measure how fast this machine reads, and name the slowest part",
 }
 

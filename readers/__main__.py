@@ -27,6 +27,7 @@ from readers.format.findings import SEVERITIES
 from readers.format.manifest import Manifest
 from readers.format.tfrecord import CorruptRecordError
 from readers.head import shown_records, shown_records_as_json
+from readers.log import line, log
 from readers.report import report
 from readers.verify import verify
 
@@ -115,6 +116,8 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
         if parsed.json:
             return [manifest.to_bytes().decode().rstrip()]
         return [describe(directory, manifest, parsed.labels)]
+    if parsed.command == "log":
+        return map(json.dumps if parsed.json else line, log(directory))
     if parsed.command == "bench":
         how = {
             name: getattr(parsed, name) for name in ("split", "seconds", "batch_size", "batching")
@@ -132,7 +135,18 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
 def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
     """The files that a command lists or writes."""
     if parsed.command == "files":
-        return Dataset(parsed.directory, Manifest.read(parsed.directory)).files(parsed.split)
+        dataset = Dataset(parsed.directory, Manifest.read(parsed.directory))
+        paths, named = (
+            dataset.files(parsed.split),
+            [parsed.split or name for name in dataset.splits],
+        )
+        splits = [dataset.splits[name] for name in {*named}]
+        if unseen := sum(split.stored - split.records for split in splits):
+            what = (
+                "of their records are gone, or not in this subset, but other programs will see them"
+            )
+            print(f"{unseen:,} {what}", file=sys.stderr)
+        return paths
     return write_card(parsed.directory, parsed.output, parsed.license)
 
 
@@ -144,6 +158,7 @@ _COMMANDS = {
     "report": "write an HTML page about the records, their values and their problems",
     "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
+    "log": "list the generations: their dates, commands and records",
     "bench": "measure how fast this machine reads, and name the slowest part",
 }
 
@@ -172,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "info":
             text = "list all classes (default: the first 12)"
             shown.add_argument("--labels", action="store_true", help=text)
-    _, head, _, look, page, card, files, timed = parsers.values()
+    _, head, _, look, page, card, files, _, timed = parsers.values()
     for command in (head, timed):
         command.add_argument(
             "--split",

@@ -99,6 +99,8 @@ def _statistics(split: Split) -> Iterator[tuple[str, ...]]:
     figures = list(_figures(split))
     columns = {name: name for name in ("count", "nan", "min", "max", "mean", "std")}
     columns["nan"] = "nan or inf"
+    if split.gone or split.rows:  # Records with the extremes may be gone.
+        columns |= {"min": "min at least", "max": "max at most"}
     if not any("nan" in row for _, _, row in figures):
         del columns["nan"]
     yield ("  feature", "of", *columns.values())

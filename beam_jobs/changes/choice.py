@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,8 @@ from readers.format.lookup.stored import flags_where, seen_flags
 from readers.format.lookup.where import Where
 from readers.format.manifest import Manifest
 from readers.format.splits import Split
+
+UTF8 = "utf-8", "surrogateescape"
 
 
 def add_choice(parser: argparse.ArgumentParser) -> Any:
@@ -34,6 +37,16 @@ def splits_of(manifest: Manifest, parsed: argparse.Namespace) -> list[str]:
     if parsed.split:
         manifest.split(parsed.split)
     return [parsed.split] if parsed.split else list(manifest.splits)
+
+
+def given(parsed: argparse.Namespace, keys: Sequence[str] | None = None) -> dict[str, str]:
+    """What a command is given, for the manifest; keys as a digest, because they may have to be forgotten."""
+    kind, value = "where", parsed.where
+    if value is None:
+        text = read_file(parsed.rows) if keys is None else "\n".join(sorted(keys)).encode(*UTF8)
+        kind = "rows" if keys is None else "keys"
+        value = hashlib.blake2b(text, digest_size=8).hexdigest()
+    return {**({"split": parsed.split} if parsed.split else {}), kind: value}
 
 
 def chosen_rows(

@@ -14,7 +14,9 @@ from beam_jobs.errors import UsageError
 CHANGES = {
     "compact": "write all that readers see as one generation: balanced shards in the order of hashes",
     "delete": "make a generation without some records, whose files stay as they are",
+    "expire": "drop older generations, and the files that no other one names",
     "merge": "make a dataset of the records of several, whose files stay where they are",
+    "select": "make a dataset of some records, in the files in which they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }
 

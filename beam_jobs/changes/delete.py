@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.changes.choice import add_choice, chosen_rows, splits_of, with_rows
+from beam_jobs.changes.choice import UTF8, add_choice, chosen_rows, given, splits_of, with_rows
 from beam_jobs.dataset.changes import changing
 from beam_jobs.errors import UsageError
 from beam_jobs.records.statistics import FeatureStatistics
@@ -23,8 +22,6 @@ from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Split
-
-_UTF8 = "utf-8", "surrogateescape"
 
 # Missing keys that are named.
 _NAMED = 5
@@ -43,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     keys = parsed.key if parsed.keys is None else _keys_in(parsed.keys)
-    operation = {"name": "delete", **_given(parsed, keys)}
+    operation = {"name": "delete", **given(parsed, keys)}
     with changing(parsed.directory, operation) as change:
         directory, parent = change.directory, change.parent
         if parsed.rows is not None and parent.operation == operation:
@@ -72,21 +69,11 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         yield f"{directory}: generation {change.generation} has {left}; deleted {removed}"
 
 
-def _given(parsed: argparse.Namespace, keys: Sequence[str] | None) -> dict[str, str]:
-    """What the command is given, for the manifest; keys as a digest, because they may have to be forgotten."""
-    given = {"split": parsed.split} if parsed.split else {}
-    if parsed.where is not None:
-        return {**given, "where": parsed.where}
-    text = read_file(parsed.rows) if keys is None else "\n".join(sorted(keys)).encode(*_UTF8)
-    name = "rows" if keys is None else "keys"
-    return {**given, name: hashlib.blake2b(text, digest_size=8).hexdigest()}
-
-
 def _rows_of_keys(
     directory: str, manifest: Manifest, parsed: argparse.Namespace, keys: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Split -> the rows of the records with some keys, int64 [n], ascending; UsageError for missing keys, unless they are ok."""
-    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
+    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*UTF8) for key in keys])
     places = StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
     numbers = {name: number for number, name in enumerate(manifest.splits)}
     found = {
@@ -127,7 +114,7 @@ def _statistics_without(
 
 
 def _keys_in(path: str) -> list[str]:
-    lines = read_file(path).decode(*_UTF8).split("\n")
+    lines = read_file(path).decode(*UTF8).split("\n")
     return [_key_in(line.removesuffix("\r")) for line in lines if line.strip()]
 
 

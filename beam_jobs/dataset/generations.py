@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -290,6 +291,12 @@ def _copy_newest(directory: str, staging: str, copied: bytes | None = None) -> b
         sync_names(directory, [MANIFEST])
         copied = newest
     return newest
+
+
+def files_in(state: State, folders: Collection[str]) -> set[str]:
+    """The files in some folders that jobs, commands and cards wrote there."""
+    ours = (name for name in state.sizes if _OF_A_JOB.fullmatch(name) or _OF_OTHERS.fullmatch(name))
+    return {name for name in ours if folder_of(name) in folders}
 
 
 def _finish(state: State, manifest: Manifest, began: frozenset[str], run: str = "") -> None:

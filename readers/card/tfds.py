@@ -45,6 +45,8 @@ def tfds_problem(manifest: Manifest) -> str:
     """Why TensorFlow Datasets cannot read the shards, as a part of a sentence; empty if it can."""
     if not manifest.shards:
         return "it has no records"
+    if manifest.requires:
+        return "it cannot leave out records of its files, or read features in other ones; beam-shards compact does"
     for feature in manifest.schema.values():
         if feature.step:
             return "it does not read SequenceExamples"

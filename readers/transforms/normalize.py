@@ -84,6 +84,8 @@ class Moments:
         mean, std = _numbers(parts.get("mean")), _numbers(parts.get("std"))
         if not mean or not std or len(mean) != len(std):
             reason = "the feature, or one of its channels, has no values there"
+            if manifest.operation.get("name") == "select":
+                reason = "of a subset, it has only those of single numbers"
             if stored.is_image:
                 reason = "encoded images have no statistics; write them with --encoding tensor"
             elif stored.dtype in ("string", "complex64", "complex128"):
