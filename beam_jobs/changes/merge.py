@@ -144,23 +144,21 @@ def _merged(change: Change, folder: str, found: Sequence[Generation]) -> Manifes
 def _moved(output: str, generation: Generation) -> Manifest:
     """A manifest whose paths lead from another directory to its files."""
     directory, manifest, _ = generation
-    bases = dict[str, str]()
-    for base in (*manifest.base, ""):
-        folder, _, name = (place := join(directory, base).rstrip("/")).rpartition("/")
-        bases[base] = f"../{name}" if folder == output.rpartition("/")[0] else place
+    parent = output.rpartition("/")[0]
 
-    def moved(value: Any, name: str = "") -> Any:
+    def moved(value: Any, name: str = "path") -> Any:
         if isinstance(value, dict):
             return {name: moved(each, name) for name, each in value.items()}
         if isinstance(value, list):
             return [moved(each, name) for each in value]
         if name not in ("path", "rejects"):
             return value
-        base = next(base for base in bases if not base or value.startswith(f"{base}/"))
-        return f"{bases[base]}/{value.removeprefix(f'{base}/')}"
+        whole = join(directory, value).rstrip("/")
+        return f"../{whole[len(parent) + 1 :]}" if whole.startswith(f"{parent}/") else whole
 
     values = manifest.to_json()
     paths = {name: moved(values[name], name) for name in ("splits", "files", "rejects")}
+    base = [*map(moved, ("", *manifest.base))]
     return Manifest.from_json(
-        {**values, **paths, "base": [*bases.values()], "requires": ["base", *values["requires"]]}
+        {**values, **paths, "base": base, "requires": ["base", *values["requires"]]}
     )

@@ -6,14 +6,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import readers
 from beam_jobs.changes.compact import compact
 from beam_jobs.changes.merge import merge
-from beam_jobs.errors import UsageError
 from readers.format.manifest import Manifest
 from tests.support.history import KEYS, batches, contents, of_generations, write
 
