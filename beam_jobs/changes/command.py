@@ -16,6 +16,7 @@ CHANGES = {
     "delete": "make a generation without some records, whose files stay as they are",
     "expire": "drop older generations, and the files that no other one names",
     "merge": "make a dataset of the records of several, whose files stay where they are",
+    "purge": "erase records from all generations and files, with a receipt",
     "select": "make a dataset of some records, in the files in which they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }

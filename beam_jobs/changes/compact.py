@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import pickle
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.copier import Copier
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
-from beam_jobs.engines.pool import Pool, call_pickled
+from beam_jobs.engines.pool import Pool
 from beam_jobs.plan.shards import count_shards, first_ranks
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
@@ -25,28 +22,21 @@ from readers.format.lookup.stored import hashes_of, seen_flags
 from readers.format.manifest import Manifest, join
 from readers.format.splits import Split, shard_name
 
-_PRELOAD = ("beam_jobs.dataset.copier",)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     text = "shards of each split: 16, or train=16,val=2 (default: by their size)"
     parser.add_argument("--num_shards", metavar="N", help=text)
     text = "the approximate size of a shard (default: 128MiB)"
-    parser.add_argument("--shard_size", metavar="SIZE", default=str(DEFAULT_SHARD_SIZE), help=text)
+    parser.add_argument("--shard_size", metavar="SIZE", default=DEFAULT_SHARD_SIZE, help=text)
 
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     manifest = compact(parsed.directory, parsed.num_shards, parsed.shard_size)
-    yield f"{shown(manifest)}"
-    yield "older generations keep their files until beam-shards expire deletes them"
-
-
-def shown(manifest: Manifest) -> str:
-    """The records and shards of each split."""
-    splits = manifest.splits.items()
-    return ", ".join(f"{n}: {s.records:,} records in {len(s.shards):,} shards" for n, s in splits)
+    for name, split in manifest.splits.items():
+        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
+    yield f"generation {manifest.generation}; beam-shards expire deletes the files of older ones"
 
 
 def compact(
@@ -65,58 +55,47 @@ def compact(
     """
     operation = {"name": "compact", "num_shards": num_shards, "shard_size": shard_size}
     with changing(directory, operation) as change:
-        if change.parent.operation == operation:
-            return change.parent
-        return change.commit(**compacted(change, num_shards, shard_size, processes))
+        parent, folder = change.parent, change.folder()
+        if parent.operation == operation:
+            return parent
+        wanted = parse_num_shards(num_shards, tuple(parent.splits))
+        size = parse_size(str(shard_size))
+        change.begin(folder)
+        with contextlib.closing(Pool(processes or processors(), [Copier.__module__])) as pool:
+            splits = {
+                name: _compact(change, f"{folder}/", name, number, size, pool)
+                for name, number in zip(parent.splits, wanted, strict=True)
+            }
+        files = {n: file._replace(path=f"{folder}/{n}") for n, file in parent.files.items()}
+        rejects = tuple(f"{folder}/rejects/{n:05d}.jsonl" for n in range(len(parent.rejects)))
+        old = [*(file.path for file in parent.files.values()), *parent.rejects]
+        for path, source in zip([*(f.path for f in files.values()), *rejects], old, strict=True):
+            change.write(path, read_bytes(join(change.directory, source)))
+        return change.commit(splits=splits, files=files, rejects=rejects, families={}, base=())
 
 
-def compacted(
-    change: Change, num_shards: str | int | None, shard_size: str | int, processes: int
-) -> dict[str, Any]:
-    """Writes the files of a compact dataset; returns the fields of its manifest that differ from the parent's."""
-    parent, folder = change.parent, change.folder()
-    wanted = parse_num_shards(num_shards, tuple(parent.splits))
-    size = parse_size(str(shard_size))
-    change.begin(folder)
-    with contextlib.closing(Pool(processes or processors(), _PRELOAD)) as pool:
-        splits = {
-            name: _compacted(change, f"{folder}/", name, number, size, pool)
-            for name, number in zip(parent.splits, wanted, strict=True)
-        }
-    files = {name: file._replace(path=f"{folder}/{name}") for name, file in parent.files.items()}
-    rejects = tuple(f"{folder}/rejects/{n:05d}.jsonl" for n in range(len(parent.rejects)))
-    copies = {files[name].path: file.path for name, file in parent.files.items()}
-    for path, source in {**copies, **dict(zip(rejects, parent.rejects, strict=True))}.items():
-        change.write(path, read_bytes(join(change.directory, source)))
-    return {"splits": splits, "files": files, "rejects": rejects, "families": {}, "base": ()}
-
-
-def _compacted(
+def _compact(
     change: Change, folder: str, name: str, num_shards: int, shard_size: int, pool: Pool
 ) -> Split:
     """Writes the shards of a split."""
-    parent, split = change.parent, change.parent.splits[name]
-    rows = np.flatnonzero(seen_flags(change.directory, split))
-    changed = replace(split, shards=(), gone=None, rows=None, families={})
+    directory, split = change.directory, change.parent.splits[name]
+    rows = np.flatnonzero(seen_flags(directory, split))
+    changed = replace(split, shards=(), gone=None, rows=None, families={}, statistics={})
     if not len(rows):
-        return replace(changed, statistics={})
-    rows = rows[np.argsort(hashes_of(change.directory, split)[rows], kind="stable")]
-    offsets = sections(change.directory, split.every_shard, [OFFSET])
+        return changed
+    rows = rows[np.argsort(hashes_of(directory, split)[rows], kind="stable")]
+    offsets = sections(directory, split.every_shard, [OFFSET])
     sizes = np.concatenate([np.diff(each[OFFSET].astype(np.int64)) for each in offsets])
-    size = int(sizes.reshape(-1, split.stored)[:, rows].sum()) / len(rows)
-    count = count_shards(len(rows), size, num_shards, shard_size)
-    copier = Copier.of(change, parent, split)
-    counts = split.records < split.stored  # The figures include records that are gone.
-    packed = pickle.dumps(partial(copier.copy, counts))
-    tasks = (
-        (packed, folder + shard_name(name, number, count), some)
-        for number, some in enumerate(np.split(rows, first_ranks(len(rows), count)))
+    mean = int(sizes.reshape(-1, split.stored)[:, rows].sum()) / len(rows)
+    count = count_shards(len(rows), mean, num_shards, shard_size)
+    copier, parts = (
+        Copier.of(change, change.parent, split),
+        np.split(rows, first_ranks(len(rows), count)),
     )
-    shards, statistics = zip(*pool.map(call_pickled, tasks), strict=True)
-    figures = split.statistics
-    if counts:
-        for other in statistics[1:]:
-            statistics[0].merge(other)
-        found = statistics[0].to_json()
-        figures = {n: found[job] for n, job in copier.names.items() if job in found}
+    tasks = ((folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
+    shards, statistics = zip(*pool.map(copier.copy, tasks), strict=True)
+    for other in statistics[1:]:
+        statistics[0].merge(other)
+    found = statistics[0].to_json()
+    figures = {feature: found[job] for feature, job in copier.names.items()}
     return replace(changed, shards=shards, statistics=figures)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    keys = parsed.key if parsed.keys is None else _keys_in(parsed.keys)
+    keys = parsed.key if parsed.keys is None else keys_in(parsed.keys)
     operation = {"name": "delete", **given(parsed, keys)}
     with changing(parsed.directory, operation) as change:
         directory, parent = change.directory, change.parent
@@ -61,7 +61,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
             seen = seen_flags(directory, split)
             seen[rows] = False
             left = with_rows(change, f"{folder}/{name}", split, seen, split.rows is not None)
-            statistics = _statistics_without(directory, parent, split, rows)
+            statistics = statistics_without(directory, parent, split, rows)
             splits[name] = replace(left, statistics=statistics)
         change.commit(splits=splits)
         removed = ", ".join(f"{len(rows):,} of {name}" for name, rows in gone.items())
@@ -91,7 +91,7 @@ def _rows_of_keys(
     return found
 
 
-def _statistics_without(
+def statistics_without(
     directory: str, manifest: Manifest, split: Split, rows: np.ndarray
 ) -> dict[str, dict[str, Any]]:
     """The statistics of a split without some of its records, whose extremes are bounds."""
@@ -113,7 +113,8 @@ def _statistics_without(
     return left
 
 
-def _keys_in(path: str) -> list[str]:
+def keys_in(path: str) -> list[str]:
+    """The keys in a file, one on each line."""
     lines = read_file(path).decode(*UTF8).split("\n")
     return [_key_in(line.removesuffix("\r")) for line in lines if line.strip()]
 

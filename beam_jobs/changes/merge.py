@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.changes.choice import with_rows
-from beam_jobs.changes.compact import add_arguments as add_sizes
-from beam_jobs.changes.compact import compacted, shown
+from beam_jobs.changes.compact import compact
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
@@ -29,30 +28,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     parser.add_argument("others", metavar="DIR", nargs="+", help="further datasets")
     parser.add_argument("--output", metavar="DIR", required=True, help="the new dataset")
-    text = "copy the records to balanced shards, instead of naming the files of the datasets"
+    text = "copy the records: afterwards, the new dataset is compact"
     parser.add_argument("--copy", action="store_true", help=text)
-    add_sizes(parser)
 
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    sizes = (parsed.num_shards, parsed.shard_size) if parsed.copy else ()
-    manifest = merge([parsed.directory, *parsed.others], parsed.output, sizes)
-    yield f"{parsed.output} has {shown(manifest)}"
+    manifest = merge([parsed.directory, *parsed.others], parsed.output)
+    if parsed.copy:
+        manifest = compact(parsed.output)
+    for name, split in manifest.splits.items():
+        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
     for base in manifest.base:
-        yield f"it needs the files of {join(resolve(parsed.output), base)}"
+        yield f"{parsed.output} needs the files of {join(resolve(parsed.output), base)}"
 
 
-def merge(
-    directories: Sequence[str], output: str, sizes: Sequence[Any] = (), processes: int = 0
-) -> Manifest:
-    """Makes a dataset of the records of others, split by split; returns its manifest.
-
-    Args:
-        directories: The datasets, or generations of them, such as `DIR@3`.
-        output: The new dataset.
-        sizes: The `num_shards` and `shard_size` of `compact` to copy the records; empty to name the files of the others.
-        processes: How many copy records; 0 for one per processor.
+def merge(directories: Sequence[str], output: str) -> Manifest:
+    """Makes a dataset of the records of others, or of generations such as `DIR@3`, in their files; returns its manifest.
 
     Raises:
         UsageError: Their records differ in features or their meaning, or have the same keys; or `output` is not free.
@@ -67,15 +59,14 @@ def merge(
         if difference := _difference(found[0].manifest, other.manifest):
             advice = "beam-shards reshard writes datasets again with one schema, seed and meaning"
             raise UsageError(f"{path}: {difference} than {directories[0]}; {advice}")
-    operation = {"name": "merge", "of": [each.sha256 for each in found], "sizes": [*sizes]}
+    operation = {"name": "merge", "of": [each.sha256 for each in found]}
     with changing(output, operation, found[0].manifest) as change:
         if change.parent.operation == operation:
             return change.parent
         _check_keys(found)
         folder = change.folder()
         change.begin(folder)
-        merged = replace(change, parent=_merged(change, folder, found))
-        return merged.commit(**(compacted(merged, sizes[0], sizes[1], processes) if sizes else {}))
+        return replace(change, parent=_merged(change, folder, found)).commit()
 
 
 def _difference(one: Manifest, other: Manifest) -> str:

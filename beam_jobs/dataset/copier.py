@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
 # The bytes of records that are copied at a time.
 _AT_ONCE = 16 << 20
 
-# Files with some features of the records of a split, and the sections of their indexes.
+# Shards with some of the features of records, and the sections of their indexes.
 Files = tuple[Sequence[Shard], list[str]]
 
 
@@ -37,7 +36,7 @@ class Copier:
         directory, run, staging: Those of the run that writes.
         files: The shards, and those of families.
         schema: The features of the records.
-        names: Feature -> its name in statistics.
+        names: Feature -> its name in statistics; empty to count nothing.
     """
 
     directory: str
@@ -59,20 +58,20 @@ class Copier:
         names = {name: manifest.name_of_job(name) for name in schema if not schema[name].step}
         return cls(output.directory, output.run, output.staging, files, schema, names)
 
-    def copy(self, counts: bool, path: str, rows: np.ndarray) -> tuple[Shard, Statistics]:
-        """Writes a shard of the records with some rows, int64 [n], in their order; counts them if asked to."""
+    def copy(self, path: str, rows: np.ndarray) -> tuple[Shard, Statistics]:
+        """Writes a shard of the records with some rows, int64 [n], in their order, and counts them."""
         statistics = Statistics({job: self.schema[name] for name, job in self.names.items()})
-        decoder, indexes = ColumnDecoder(self.schema.select([*self.names])), list[Index]()
+        decoder = ColumnDecoder(self.schema.select([*self.names])) if self.names else None
+        indexes = list[Index]()
         with unwritable(self.directory, path), ShardFile(self, path) as file:
             for data, index in self._parts(rows):
                 file.write(data)
                 indexes.append(index)
-                if counts:
-                    ends = np.cumsum(index.lengths)
-                    octets = np.frombuffer(data, np.uint8)
+                if decoder:
+                    octets, ends = np.frombuffer(data, np.uint8), np.cumsum(index.lengths)
                     columns, errors, _ = decoder.decode(octets, ends - index.lengths, ends)
                     if errors:
-                        raise DataError(f"{path}: {min(errors.values())}")
+                        raise DataError(f"{self.directory}: {min(errors.values())}")
                     values = {self.names[name]: c.arrays() for name, c in columns.items()}
                     statistics.add_columns(len(ends), values)
             shard = file.finish(Index.join(indexes))
@@ -84,27 +83,26 @@ class Copier:
         shards = self.files[0][0]
         size = sum(shard.bytes for shard in shards) // sum(shard.records for shard in shards)
         for some in np.split(rows, range(step := _AT_ONCE // size + 1, len(rows), step)):
-            numbers: dict[str, np.ndarray] = {}
-            several = [self._frames(*files, some, numbers) for files in self.files]
-            frames = several[0] if len(several) == 1 else [*map(_joined, *several)]
-            order = [n for n in (HASH, HASH_LOW, *numbers_of(self.schema)) if n in numbers]
-            lengths = np.fromiter(map(len, frames), np.int64)
-            yield b"".join(frames), Index(lengths, {name: numbers[name] for name in order})
-
-    def _frames(
-        self, shards: Sequence[Shard], names: list[str], rows: np.ndarray, numbers: dict[str, Any]
-    ) -> list[memoryview]:
-        """The frames of records in some files; adds their sections to `numbers`."""
-        order, frames = np.argsort(rows), list[memoryview]()
-        parts = {name: list[np.ndarray]() for name in names}
-        for data, *places, columns in stored_frames(self.directory, shards, rows[order], names):
-            spans = zip(*(place.tolist() for place in places), strict=True)
-            frames += [data.data[start:stop] for start, stop in spans]
-            for name in names:
-                parts[name].append(columns[name])
-        back = np.argsort(order)
-        numbers |= {name: np.concatenate(part)[back] for name, part in parts.items()}
-        return [frames[row] for row in back.tolist()]
+            several, numbers, order = (
+                list[list[memoryview]](),
+                dict[str, np.ndarray](),
+                np.argsort(some),
+            )
+            back = np.argsort(order)
+            for files, names in self.files:
+                parts = [*stored_frames(self.directory, files, some[order], names)]
+                frames = [
+                    part.data.data[start:stop]
+                    for part in parts
+                    for start, stop in zip(part.starts.tolist(), part.stops.tolist(), strict=True)
+                ]
+                several.append([frames[row] for row in back.tolist()])
+                for name in names:
+                    numbers[name] = np.concatenate([part.columns[name] for part in parts])[back]
+            joined = several[0] if len(several) == 1 else [*map(_joined, *several)]
+            lengths = np.fromiter(map(len, joined), np.int64)
+            names = [n for n in (HASH, HASH_LOW, *numbers_of(self.schema)) if n in numbers]
+            yield b"".join(joined), Index(lengths, {name: numbers[name] for name in names})
 
 
 def _joined(*frames: memoryview) -> bytes:
