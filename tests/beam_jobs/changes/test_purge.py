@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import readers
-from beam_jobs.changes.command import change
 from beam_jobs.changes.purge import purge
 from readers.format.manifest import Manifest
-from tests.support.history import KEYS, batches, keys_of, of_generations
+from tests.support.history import KEYS, keys_of, of_generations
 
 
 def shards_with(directory, keys):
@@ -45,7 +42,9 @@ def test_nothing_but_the_keys_is_erased(which, gone, erased):
             name: [key for key in keys if key not in erased] for name, keys in of_before.items()
         }
         after = Manifest.read(living)
-        assert {*before.paths} & {*after.paths} >= {s.path for s in before.shards if s.path not in had}
+        assert {*before.paths} & {*after.paths} >= {
+            s.path for s in before.shards if s.path not in had
+        }
         assert {*receipt["rewritten"]} == had
         assert receipt["generations"] == [n for n, paths in names.items() if paths & had]
         stored = {key for keys in several for key in keys} & erased
