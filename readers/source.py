@@ -12,6 +12,7 @@ import numpy as np
 
 from readers.batches.batch_format import check_number, check_one_of
 from readers.batches.options import OnCorrupt
+from readers.batches.read_sizes import records_together
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import check_decoders
 from readers.format.decode.records import owned, owned_value
@@ -172,7 +173,8 @@ class RecordSource:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         nbytes = _LOCAL_BYTES if self._records.shards.is_local else _FETCHED_BYTES
-        size = max(1, int(nbytes / (self._records.plan.record_bytes or 1)))
+        plan = self._records.plan
+        size = min(max(1, int(nbytes / (plan.record_bytes or 1))), records_together(plan))
         for first in range(0, len(self), size):
             numbers = range(first, min(first + size, len(self)))
             try:

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag
 from beam_jobs.cli.inputs import InputFlags, label_flag
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from beam_jobs.jobs.job import FileJob, Job
 
 # Words of the job, whose modules import Pillow and NumPy; a test compares them.
-ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
+ImageEncoding = Literal["tensor", "raw", "list", "zlib", "zlib_shuffled", "jpeg", "png", "source"]
 MAX_PIXELS = 89_478_485
 
 _MAX_RECORD_BYTES = 1 << 31  # protobuf's limit
@@ -60,7 +60,8 @@ class ImageFlags(InputFlags):
         "auto",
         "source: the file's own bytes if TensorFlow can decode them, otherwise JPEG for photographs and PNG for the "
         "rest; jpeg, png: compressed again; tensor: pixels, fastest to read; raw: pixels without dtype and shape; "
-        "list: pixels as numbers of the Example; auto: source, or tensor with --image_size, --dtype or --frames all",
+        "list: pixels as numbers of the Example; zlib: as raw, but compressed; zlib_shuffled: after sorting the bytes by "
+        "their place in a number; auto: source, or tensor with --image_size, --dtype or --frames all",
         everyday=True,
     )
     strip_metadata: bool = flag(
@@ -198,8 +199,8 @@ class ImageFlags(InputFlags):
                 f"--max_pixels {self.max_pixels}: readers decode images of at most {_MAX_READ} pixels; "
                 "use --encoding tensor, or add --image_size"
             )
-        pixels = ("tensor", "raw", "list")
-        kept = {"uint8": get_args(ImageEncoding), "uint16": (*pixels, "png"), "float32": pixels}
+        wide = ("tensor", "raw", "list", "zlib", "zlib_shuffled")
+        kept = {"uint8": (*wide[:-1], *IMAGE_ENCODINGS), "uint16": (*wide, "png"), "float32": wide}
         if self.image_encoding not in (encodings := kept[self.dtype]):
             given = "--encoding " if self.image_encoding == self.encoding else "--encodings image="
             raise UsageError(

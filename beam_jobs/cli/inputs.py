@@ -103,7 +103,8 @@ class InputFlags(JobFlags):
     encodings: str = flag(
         "",
         "encodings of features (by names before --names), such as boxes=list; overrides --encoding: tensor, TensorProto; "
-        "raw, bytes without dtype and shape; list, numbers or strings of an Example; text, one string; jpeg; png",
+        "raw, bytes without dtype and shape; list, numbers or strings of an Example; text, one string; zlib, raw or text "
+        "compressed; zlib_shuffled, raw with its bytes sorted by their place in a number, compressed; jpeg; png",
         unset="those of the job",
         metavar="FEATURE=ENCODING,…",
         check="jobs.encodings:parse_encodings",

@@ -117,9 +117,10 @@ class SensorFlags(InputFlags):
         metavar="PATTERN",
         excludes="table recording_column",
     )
-    encoding: Literal["tensor", "raw", "list"] = flag(
+    encoding: Literal["tensor", "raw", "list", "zlib", "zlib_shuffled"] = flag(
         "tensor",
-        "tensor: values with dtype and shape; raw: only their bytes; list: int64 or float32 numbers of the Example",
+        "tensor: values with dtype and shape; raw: only their bytes; list: int64 or float32 numbers of the Example; zlib: "
+        "the bytes of raw, compressed; zlib_shuffled: after sorting them by their place in a number, usually smaller",
     )
     dtype: str = flag(
         "",

@@ -19,6 +19,7 @@ from beam_jobs.dataset.lease import Holder, is_busy, is_lease
 from beam_jobs.dataset.output import OF_INPUTS, STAGING, Output, not_writable, renamed_schema
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
+from beam_jobs.plan.group_splits import GroupSplits
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
     delete_files,
@@ -32,7 +33,15 @@ from beam_jobs.storage.atomic import (
 from beam_jobs.storage.files import content_of, read_bytes
 from beam_jobs.storage.paths import refuse_links
 from readers.format.lookup.stored_keys import StoredKeys
-from readers.format.manifest import GENERATIONS, MANIFEST, TAGS, Manifest, generation_file, join
+from readers.format.manifest import (
+    GENERATIONS,
+    GROUPS,
+    MANIFEST,
+    TAGS,
+    Manifest,
+    generation_file,
+    join,
+)
 
 _GENERATION = re.compile(rf"{GENERATIONS}/([1-9][0-9]{{0,17}})\.json")
 
@@ -41,7 +50,7 @@ _OURS = re.compile(rf"{_GENERATION.pattern}|{re.escape(MANIFEST)}|{TAGS}/[^/]+|{
 # Files that a job or a command writes into its folder; those of a family of features in a folder in it.
 _OF_A_JOB = re.compile(
     rf"[0-9a-f]{{8}}/(([^/]+/)?[^/]+({DONE}|\.tfrecord(\.index)?)|[^/]+\.(gone|rows)|rejects/[^/]+\.jsonl"
-    r"|vocabulary\.txt|tokenizer\.json)"
+    r"|vocabulary\.txt|tokenizer\.json|groups)"
 )
 
 # The folder of a path in the file of a manifest.
@@ -147,8 +156,6 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
-    if output.append is not None:
-        return _appending(output, state.manifest)
     if output.overwrite:
         if card := _CARD.intersection(state.sizes):
             raise UsageError(
@@ -161,6 +168,8 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             staging = join(output.directory, STAGING)
             if _copy_newest(output.directory, staging, copied) == state.content:
                 _finish(state, state.manifest, _abandoned(state))
+    if output.append is not None:
+        return _appending(output, state.manifest)
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
@@ -169,7 +178,9 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
 def _appending(output: Output, parent: Manifest) -> Output:
     """The output of a run that appends to a dataset; UsageError if its records would not suit the others."""
     place, stated = output.directory, json.loads(json.dumps(output.options))
-    for name in sorted({*stated, *parent.options} - OF_INPUTS):
+    # Arguments of functions state fewer options than the flags of a job.
+    named = {*stated, *(parent.options if "job" in stated else ["seed"])}
+    for name in sorted(named - OF_INPUTS):
         if (given := stated.get(name)) != (known := parent.options.get(name)):
             raise UsageError(
                 f"--{name}: found {given!r:.80}, but {place} was written with {known!r:.80}; an append takes its "
@@ -187,9 +198,14 @@ def _appending(output: Output, parent: Manifest) -> Output:
     stored = StoredKeys(f"{place}@{parent.generation}")
     job_names = {new: name for name, new in output.feature_names.items()}
     classes = {job_names.get(name, name): names for name, names in parent.class_names.items()}
-    existing = (output.append or {}).get("existing", "error")
+    existing, groups = (output.append or {}).get("existing", "error"), b""
+    if GROUPS in parent.files and output.placement.deals_groups:
+        data = read_bytes(join(place, parent.files[GROUPS].path))
+        parent.check_file(GROUPS, data)
+        groups = GroupSplits.of_file(data, output.placement.splits).pack()
     return replace(
         output,
+        groups=groups,
         written=parent.job,
         placement=replace(output.placement, stored=stored, existing=existing),
         known_names={LABEL: parent.label_names, **classes},

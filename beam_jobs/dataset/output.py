@@ -6,13 +6,14 @@ import errno
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from beam_jobs.errors import DataError, JobError, UsageError, did_you_mean, named_as_arguments
 from beam_jobs.packages import versions
-from beam_jobs.plan.placement import Placement, Splits, check_seed
+from beam_jobs.plan.placement import Existing, Placement, Splits, check_seed
 from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
@@ -73,6 +74,7 @@ class Output:
         written: The `job` of the complete dataset here; empty unless this job must be that one.
         append: What an append states in the manifest, such as `existing`; None for a dataset of its own.
         known_names: The names of classes of the dataset to which records are appended.
+        groups: The packed `GroupSplits` of that dataset; empty if hashes assign all groups.
     """
 
     directory: str
@@ -91,11 +93,17 @@ class Output:
     written: str = ""
     append: Mapping[str, Any] | None = None
     known_names: Names | None = None
+    groups: bytes = b""
 
     @property
     def staging(self) -> str:
         """The folder of this run's unfinished files."""
         return join(self.directory, f"{STAGING}/{self.run}")
+
+    def versions(self, *more: str) -> dict[str, str]:
+        """The versions of Python and of packages, of `more` too, that affect the bytes of the dataset."""
+        is_packed = any(feature.codec.is_packed for feature in self.schema.values())
+        return versions(*more) | ({"zlib": zlib.ZLIB_RUNTIME_VERSION} if is_packed else {})
 
     def job(self, summary: Summary) -> str:
         """A digest of the options and the inputs, but not of their places, in 16 hex digits."""
@@ -114,7 +122,7 @@ class Output:
 
     def folder(self, summary: Summary) -> str:
         """The name of the folder of this job's files, the same on every machine: 8 hex digits."""
-        return _digest([self.job(summary), self.parent, versions()], 4)
+        return _digest([self.job(summary), self.parent, self.versions()], 4)
 
 
 def _digest(value: Any, size: int) -> str:
@@ -192,6 +200,8 @@ def output_of(
     max_rejects: int | float | str,
     overwrite: bool,
     options: Mapping[str, Any] | None,
+    append: bool = False,
+    existing: Existing = "error",
 ) -> Output:
     """The dataset that arguments describe; UsageError if one of them is wrong.
 
@@ -199,6 +209,10 @@ def output_of(
     """
     splits = splits or {"train": 1}
     _check(schema, splits, options)
+    if existing not in get_args(Existing):
+        raise UsageError(f"existing {existing!r:.80}: expected {', '.join(get_args(Existing))}")
+    if append and overwrite:
+        raise UsageError("append, overwrite: expected one of both at most")
     stated = dict(options or {})
     if seed or "seed" in stated:
         stated["seed"] = seed  # Readers look keys up with it.
@@ -217,6 +231,7 @@ def output_of(
             overwrite=overwrite,
             max_rejects=MaxRejects.parse(str(max_rejects)),
             options=stated,
+            append={"existing": existing} if append else None,
         )
 
 

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject, rejects_file
 from beam_jobs.sources.labels import Names
 from beam_jobs.storage.atomic import write_file
@@ -61,7 +60,7 @@ class Digest:
     """The digest of everything that determines the bytes of a shard; records are added in order."""
 
     def __init__(self, output: Output, name: str, names: Names) -> None:
-        context = [name, dict(names), output.schema.to_json(), output.options, versions()]
+        context = [name, dict(names), output.schema.to_json(), output.options, output.versions()]
         self._hash = hashlib.blake2b(json.dumps(context).encode(), digest_size=16)
 
     def update(self, records: Iterable[bytes]) -> Digest:

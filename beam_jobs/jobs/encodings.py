@@ -16,7 +16,7 @@ Encodings = Mapping[str, str]
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 # The encodings between which a value can change without further computation.
-_OF_VALUES = ("tensor", "raw", "list", "text")
+_OF_VALUES = ("tensor", "raw", "list", "text", "zlib", "zlib_shuffled")
 
 
 def parse_encodings(text: str) -> dict[str, str]:

@@ -59,6 +59,7 @@ class CommitDataset(beam.PTransform):
             planned.schema,
             planned.vocabulary,
             planned.tokenizer,
+            planned.strata,
         )
 
 

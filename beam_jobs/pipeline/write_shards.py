@@ -21,6 +21,7 @@ from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.shards import Planned, PlanShards
 from beam_jobs.pipeline.steps import STATISTICS, allow_notebooks, at_end_of_bundle
 from beam_jobs.pipeline.write_runs import WriteRuns
+from beam_jobs.plan.placement import Existing
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.writing.commit import warn_of_rejects
@@ -122,13 +123,27 @@ class WriteShards(beam.PTransform):
         seed: int = 0,
         max_rejects: int | float | str = 0,
         overwrite: bool = False,
+        append: bool = False,
+        existing: Existing = "error",
         label_names: Iterable[str] = (),
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self._label_names = checked_names(label_names)
+        names = checked_names(label_names)
+        self._names = {LABEL: names} if names else {}
         self._output = output_of(
-            directory, schema, num_shards, shard_size, splits, seed, max_rejects, overwrite, options
+            *(
+                directory,
+                schema,
+                num_shards,
+                shard_size,
+                splits,
+                seed,
+                max_rejects,
+                overwrite,
+                options,
+            ),
+            *(append, existing),
         )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
@@ -149,7 +164,7 @@ class WriteShards(beam.PTransform):
             inputs=encoded["runs"],
             hashes=encoded[_EncodeRecords.HASHES],
             shards=shards,
-            names={LABEL: self._label_names},
+            names={**(output.known_names or {}), **self._names},
             schema=output.schema,
         )
         results = (planned.inputs, shards.plan) | "Shards" >> WriteRuns(

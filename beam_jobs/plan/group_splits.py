@@ -96,7 +96,7 @@ class GroupSplits:
     """The split of each group.
 
     Attributes:
-        inputs: The number of inputs in which the sizes of groups were counted.
+        inputs: The number of inputs in which the sizes of groups were counted; -1 if they are those of a dataset.
         hashes: The hashes of all groups in ascending order, uint64 [groups].
         splits: The split of each, uint8 [groups].
         others: The splits by hash of groups that were not dealt, because all their records are
@@ -117,9 +117,20 @@ class GroupSplits:
             splits[dealt] = self.splits[at[dealt]]
         return splits
 
+    def to_file(self) -> bytes:
+        """The content of the file of a dataset that keeps them."""
+        return self.hashes.astype("<u8").tobytes() + self.splits.tobytes()
+
+    @classmethod
+    def of_file(cls, data: bytes, others: Splits) -> GroupSplits:
+        """The splits of a file; new groups follow their hashes."""
+        count = len(data) // 9
+        hashes = np.frombuffer(data, "<u8", count)
+        return cls(-1, hashes, np.frombuffer(data, np.uint8, count, 8 * count), others)
+
     def check(self, summary: Summary) -> None:
         """Checks that the groups of all inputs were dealt; DataError if the runner lost or repeated groups."""
-        if self.inputs != summary.inputs:
+        if self.inputs not in (-1, summary.inputs):
             raise loss_error("inputs while groups were dealt", self.inputs, summary.inputs)
 
     def pack(self) -> bytes:

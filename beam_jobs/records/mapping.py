@@ -209,7 +209,7 @@ def _decoded(name: str, feature: Feature, value: Any) -> Any:
         image.decode_into(value)
     elif isinstance(value, list):
         return [_decoded(name, feature, array) for array in value]
-    elif feature.codec.is_text:
+    elif isinstance(value, bytes):
         return value.decode()
     if not isinstance(value, np.ndarray):
         return value

@@ -66,6 +66,8 @@ def with_statistics(
         )
     found = {}
     for number, split in enumerate(parent.splits.values()):
+        if number not in ours and not split.records:
+            continue
         found[number] = Statistics(schema)
         if number in ours:
             found[number].merge(ours[number])

@@ -18,14 +18,15 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.jobs.text.subwords import Subwords
 from beam_jobs.jobs.text.tokens import vocabulary_file
-from beam_jobs.packages import versions
+from beam_jobs.plan.group_splits import GroupSplits
+from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.atomic import write_file
 from beam_jobs.writing.append import commit_appended, with_statistics
-from readers.format.manifest import MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
+from readers.format.manifest import GROUPS, MANIFEST, TOKENIZER, VOCABULARY, File, Manifest, join
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
 from readers.format.splits import Split
@@ -83,7 +84,7 @@ def _manifest_of(
         vocabulary=len(vocabulary),
         tokenizer=Subwords(tokenizer).size if tokenizer else 0,
         options=output.options,
-        versions=versions(*(["tokenizers"] if tokenizer else [])),
+        versions=output.versions(*(["tokenizers"] if tokenizer else [])),
         files=dict(files),
         rejects=tuple(result.rejects for results in splits for result in results if result.rejects),
         generation=output.generation,
@@ -91,10 +92,16 @@ def _manifest_of(
     )
 
 
-def _files_of(vocabulary: tuple[bytes, ...], tokenizer: str) -> dict[str, bytes]:
-    """The contents of the vocabulary and the tokenizer, if the job has them, by the name of the file."""
+def _files_of(
+    placement: Placement, vocabulary: tuple[bytes, ...], tokenizer: str, strata: bytes
+) -> dict[str, bytes]:
+    """The contents of the vocabulary, the tokenizer and the splits of groups, if there are some, by the name of the file."""
     files = {VOCABULARY: vocabulary_file(vocabulary)} if vocabulary else {}
-    return {**files, TOKENIZER: tokenizer.encode()} if tokenizer else files
+    if tokenizer:
+        files[TOKENIZER] = tokenizer.encode()
+    if strata and placement.deals_groups:
+        files[GROUPS] = GroupSplits.unpack(strata, placement.splits).to_file()
+    return files
 
 
 def commit_dataset(
@@ -108,10 +115,12 @@ def commit_dataset(
     schema: Schema,
     vocabulary: tuple[bytes, ...] = (),
     tokenizer: str = "",
+    strata: bytes = b"",
 ) -> Manifest:
     """Checks that nothing was lost, then writes the vocabulary and, last, the manifest.
 
-    `changed` has the new results of shards that the top-up has changed; the others are those of `_manifest_of`.
+    `changed` has the new results of shards that the top-up has changed, `strata` the packed splits by group or by label;
+    the others are those of `_manifest_of`.
     """
     progress.begin("checking")
     names = output.placement.splits.names
@@ -120,7 +129,8 @@ def commit_dataset(
     planned, shards = Plan.unpack(plan), [*results, *changed]
     duplicates = sum(split.duplicates for split in summary.splits)
     splits = reconcile(planned, shards, counted, names, output.max_rejects, duplicates)
-    folder, contents = planned.folder, _files_of(vocabulary, tokenizer)
+    folder = planned.folder
+    contents = _files_of(output.placement, vocabulary, tokenizer, strata)
     files = {
         name: File(f"{folder}/{name}", google_crc32c.value(content))
         for name, content in contents.items()

@@ -27,7 +27,6 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.engines.pool import Pool, call_pickled, note_reading
 from beam_jobs.errors import DataError, JobError, RejectError, UsageError
-from beam_jobs.packages import versions
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunIndex, locate
 from beam_jobs.records.spool import Spool, read_blocks
@@ -150,7 +149,7 @@ def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
 
 def identity_of(output: Output, *rules: Rule | None) -> str:
     """A digest of what determines encoded records, the files of functions included: 16 hex digits, or none."""
-    parts: list[Any] = [versions(), output.schema.to_json(), repr(output.placement)]
+    parts: list[Any] = [output.versions(), output.schema.to_json(), repr(output.placement)]
     for rule in rules:
         try:
             parts.append(pickle.dumps(rule))

@@ -12,8 +12,9 @@ from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, checked_names, output_of
 from beam_jobs.engines.pool import Pool
-from beam_jobs.errors import UsageError, named_as_arguments
+from beam_jobs.errors import CompleteError, UsageError, named_as_arguments
 from beam_jobs.packages import check_crc32c
+from beam_jobs.plan.placement import Existing
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.writing.complete import complete
 from beam_jobs.writing.encode import Encoded, Rule, RunEncoder
@@ -41,6 +42,8 @@ def write(
     seed: int = 0,
     max_rejects: int | float | str = 0,
     overwrite: bool = False,
+    append: bool = False,
+    existing: Existing = "error",
     label_names: Iterable[str] = (),
     options: Mapping[str, Any] | None = None,
     processes: int | None = None,
@@ -70,6 +73,8 @@ def write(
         max_rejects: How many records that do not fit the schema, and inputs for which the function raises an
             exception, are listed in `rejects/`: a number, a share such as 0.01, or "all". With 0, one is an error.
         overwrite: Whether a dataset in `directory` may be replaced.
+        append: Whether the records are added to the dataset in `directory`, which has the same schema, splits and seed.
+        existing: With `append`, what to do with a record whose key the dataset has: "error", "skip", or "replace".
         label_names: Names of the labels by id, for the manifest.
         options: Anything else to record in the manifest, as JSON values.
         processes: How many call the function and write shards; by default one for each processor with a function
@@ -99,9 +104,21 @@ def write(
         raise UsageError("splits, group_by: expected None, because the records are given by split")
     with named_as_arguments():
         shares = tuple(by_split) if by_split else splits
-        how = num_shards, shard_size, shares, seed, max_rejects, overwrite, options
+        how = (
+            num_shards,
+            shard_size,
+            shares,
+            seed,
+            max_rejects,
+            overwrite,
+            options,
+            append,
+            existing,
+        )
         output = begun(output_of(directory, schema, *how))
-        names = {LABEL: checked_names(label_names)}
+        names = {**(output.known_names or {})}
+        if given := checked_names(label_names):
+            names[LABEL] = given
         identity = identity_of(output, records, key, group_by) if inputs is not None else ""
         output = replace(output, run=identity or output.run)
         count = processes or (processors() if identity else 1)
@@ -119,7 +136,10 @@ def write(
             else:
                 calls = InputEncoder(output, records, key, group_by, notes=bool(identity))
                 encoded = calls.encode(list(inputs), pool)
-            return complete(output, encoded, pool, names)
+            try:
+                return complete(output, encoded, pool, names)
+            except CompleteError:  # The same append, or one without a new key.
+                return Manifest.read(output.directory)
 
 
 def _encoded(encoder: RunEncoder, records: Any, by_split: Mapping[str, Any] | None) -> Encoded:

@@ -28,9 +28,10 @@ _FEW_RECORDS, _FEW_RECORDS_BYTES = 1024, 128 << 20
 
 def records_together(plan: Plan) -> int:
     """How many records to read and decode together."""
-    has_images = any(feature.is_image for feature in plan.stored.values())
-    nbytes = _IMAGE_BYTES if has_images else _CHUNK_BYTES
-    return max(min(CHUNK_RECORDS, int(nbytes / (plan.record_bytes or 1))), 1)
+    grow = [f for f in plan.stored.values() if f.is_image or f.codec.is_packed]
+    nbytes, size = _IMAGE_BYTES if grow else _CHUNK_BYTES, plan.record_bytes or 1
+    size += sum(math.prod(f.known_sizes) for f in grow if f.codec.is_packed)
+    return max(min(CHUNK_RECORDS, int(nbytes / size)), 1)
 
 
 def records_ahead(plan: Plan) -> int:

@@ -51,7 +51,7 @@ def tfds_problem(manifest: Manifest) -> str:
         if feature.step:
             return "it does not read SequenceExamples"
         # The unknown size is computed from the number of values.
-        flat = feature.encoding in ("list", "raw") and feature.shape.count(None) == 1
+        flat = feature.encoding in ("list", "raw", "zlib") and feature.shape.count(None) == 1
         if 0 in feature.shape and flat:
             return "it cannot compute the unknown size of an array with another size of 0"
     for name, split in manifest.splits.items():
@@ -104,11 +104,13 @@ def _feature(feature: Feature, classes: int) -> dict[str, Any]:
     if encoding == "sequence":
         return _tensor((None,), "string")
     # `tf.io.decode_raw` returns no uint32, and two unknown sizes do not follow from the number of values.
-    if encoding == "tensor" or (encoding == "raw" and (feature.dtype == "uint32" or sizes > 1)):
+    given = {"list": "none", "raw": "bytes", "zlib": "zlib"}.get(encoding)
+    is_raw = given and feature.dtype not in ("uint32", "string") and sizes < 2
+    if not given or not (is_raw or encoding == "list"):
         return _tensor((), "string")
     # A list with two unknown sizes is read as its flat values.
     shape = (None,) if sizes > 1 else feature.shape
-    return _tensor(shape, feature.dtype, "bytes" if encoding == "raw" else "none")
+    return _tensor(shape, feature.dtype, given)
 
 
 def _tensor(shape: tuple[int | None, ...], dtype: str, encoding: str = "none") -> dict[str, Any]:

@@ -43,6 +43,9 @@ UNKNOWN_ID, RESERVED_IDS = 1, 2
 PUNCTUATION = rb"""!"#$%&()*+,-./:;<=>?@[\]^_`{|}~'"""
 
 TOKENIZER = "tokenizer.json"
+
+# The splits to which groups were dealt: their hashes, uint64, ascending, and then their splits, uint8.
+GROUPS = "groups"
 INDEX_SUFFIX = ".index"
 
 # Of text indexes, which other programs read, and which are not part of a dataset.

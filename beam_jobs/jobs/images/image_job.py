@@ -56,7 +56,7 @@ from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
 from readers.format.schema import IMAGE_ENCODINGS, Feature, Schema
 
-ImageEncoding = Literal["tensor", "raw", "list", "jpeg", "png", "source"]
+ImageEncoding = Literal["tensor", "raw", "list", "zlib", "zlib_shuffled", "jpeg", "png", "source"]
 
 ImageDtype = Literal["uint8", "uint16", "float32"]
 
@@ -90,7 +90,7 @@ class ImageJob(FilesInParts):
         image_size: (height, width) in pixels; None keeps each image's own size.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
         channels: 1 for grayscale, 3 for RGB, 4 for RGBA.
-        encoding: "tensor", "raw" or "list" for pixels; "jpeg"; "png"; or "source" for the files' bytes up to
+        encoding: "tensor", "raw", "list", "zlib" or "zlib_shuffled" for pixels; "jpeg"; "png"; or "source" for the files' bytes up to
             the end of the image if all readers decode them alike, else "jpeg" or "png".
         extras: Columns that become features.
         annotations: Where boxes, captions and masks come from.

@@ -24,7 +24,7 @@ from beam_jobs.sources.labels import Labels, Names
 from readers.format.manifest import CHANNELS, SAMPLE_RATE, UNITS
 from readers.format.schema import Feature, Schema
 
-SensorEncoding = Literal["tensor", "raw", "list"]
+SensorEncoding = Literal["tensor", "raw", "list", "zlib", "zlib_shuffled"]
 
 # The advice about shapes that differ, by the flag that a format has.
 _CURES = {

@@ -232,6 +232,8 @@ class PlanRecords(beam.PTransform):
         placement = self._output.placement
         if not placement.plans_splits:
             return b""
+        if placement.deals_groups and self._output.append is not None:
+            return self._output.groups
         count: Callable[[Task], Counted]
         if placement.deals_groups:
             count = self._job.first_pass(GroupRules(placement), "skip").group_sizes

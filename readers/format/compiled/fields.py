@@ -13,7 +13,7 @@ from readers.format.compiled.library import INTEGERS, SHAPE, SKIPPED, address
 from readers.format.decode.column import RowFormat
 from readers.format.encodings.encoding import Stored
 from readers.format.protobuf.wire import INT64_LIST, varint
-from readers.format.schema import Schema
+from readers.format.schema import Feature
 
 _MOST_DIMS = 8
 
@@ -37,7 +37,7 @@ FIELD = np.dtype(
 )
 
 
-def stored_features(schema: Schema) -> dict[str, Stored]:
+def stored_features(schema: Mapping[str, Feature]) -> dict[str, Stored]:
     """How the features that the kernel can read are stored."""
     found = {}
     for name, feature in schema.items():

@@ -170,7 +170,7 @@ class _Entry:
     def _split(self, value: Any) -> tuple[Any, bytes | np.ndarray]:
         """The layout that determines the prefix, and the content; the layout is None if the prefix depends on the whole value."""
         if self._companion:
-            return (None if self._feature.is_sequence else value.shape), b""
+            return getattr(value, "shape", None), b""
         return self._feature.codec.layout(self._feature, value)
 
     def _whole(self, value: Any) -> Parts:

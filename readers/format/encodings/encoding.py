@@ -49,6 +49,7 @@ class Encoding:
         is_text: Whether a value, or each step of it, is one text in UTF-8.
         is_bytes: Whether `checked` returns bytes that are stored unchanged.
         is_one_value: Whether an Example holds the feature as a single bytes value.
+        is_packed: Whether this value is compressed.
         may_be_missing: Whether an Example without the feature means an empty value, if the shape is unknown.
     """
 
@@ -57,6 +58,7 @@ class Encoding:
     is_text: bool = False
     is_bytes: bool = False
     is_one_value: bool = False
+    is_packed: bool = False
     may_be_missing: bool = False
 
     def described(self, spec: Spec) -> str:

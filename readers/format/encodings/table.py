@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from readers.format.encodings.bytes_values import ImageEncoding, TextEncoding
+from readers.format.encodings.compressed import ZlibEncoding
 from readers.format.encodings.encoding import Encoding
 from readers.format.encodings.flat import ListEncoding, RawEncoding
 from readers.format.encodings.spec import Spec
@@ -53,6 +54,8 @@ _STEPS_OF = tuple(
     StepsEncoding(each.name + _STEPS, each.is_image, each.is_text, of=each) for each in _OF_STEPS
 )
 
+_ZLIB = ZlibEncoding("zlib"), ZlibEncoding("zlib_shuffled", is_shuffled=True)
+
 ENCODINGS: dict[str, Encoding] = {
-    each.name: each for each in (*_OF_STEPS, SequenceEncoding("sequence"), *_STEPS_OF)
+    each.name: each for each in (*_OF_STEPS, SequenceEncoding("sequence"), *_ZLIB, *_STEPS_OF)
 }

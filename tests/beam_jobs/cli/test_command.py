@@ -87,7 +87,7 @@ REFUSALS = [
     ("image --input x", "sensors or reshard; did you mean images?"),
     ("--input x", "expected plan, images, text, sensors or reshard before --input"),
     (IMAGES + "--channels 2", "--channels 2: expected 1, 3 or 4"),
-    (IMAGES + "--encoding jpg", "raw, list, jpeg, png or source; did you mean jpeg?"),
+    (IMAGES + "--encoding jpg", "zlib_shuffled, jpeg, png or source; did you mean jpeg?"),
     (IMAGES + "--label colum:kind", "csv:FILE or column:NAME; did you mean column:kind?"),
     (TEXT + "--tokens word", "or a tokenizer's FILE.json; did you mean words?"),
     (IMAGES + "--splits", "--splits: expected a value, NAME=SHARE,…; one that begins with - is"),

@@ -98,7 +98,8 @@ def test_a_plan_prints_what_a_job_would_write_also_if_that_would_fail(recordings
     assert found["schema"]["signal"]["dtype"] == "float32"
     assert sum(reason["count"] for reason in found["rejects"]) == 3
     tried = [(each["encoding"], each["tried"], each["chosen"]) for each in found["encodings"]]
-    assert tried == [("tensor", 7, True), ("raw", 7, False), ("list", 7, False)]
+    others = [(name, 7, False) for name in ("raw", "list", "zlib", "zlib_shuffled")]
+    assert tried == [("tensor", 7, True), *others]
     code, failed, error = printed(capsys, *flags, "--max_rejects", "0")
     assert (code, failed["exit_code"]) == (1, 1)
     assert error.endswith(f"error: {failed.pop('error')}\n")

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dataset import resume
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, Note, ShardResult, noted_shards, second_name
 from beam_jobs.plan.placement import Placement, Splits
@@ -254,7 +253,7 @@ def test_everything_that_decides_the_bytes_of_a_shard_is_in_its_digest(monkeypat
         digest(options={}),
     ]
     with monkeypatch.context() as patch:
-        patch.setattr(resume, "versions", lambda: {"numpy": "0"})
+        patch.setattr("beam_jobs.dataset.output.versions", lambda: {"numpy": "0"})
         others.append(digest())
     assert len({digest(), *others}) == len(others) + 1
     assert digest() == digest(records=iter([b"one", b"two"]))

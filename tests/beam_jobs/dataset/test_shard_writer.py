@@ -357,7 +357,12 @@ def test_a_shard_is_written_again_if_the_job_learns_another_schema(tmp_path):
     other = Schema({"key": Feature("string"), "y": SCHEMA["x"]})
     again = write_encoded(output, plan, blocks_of(rows), other)
     assert (again.kept, again.shard.path) == (False, second_of(tmp_path))
-    assert sections_of(tmp_path / again.shard.path).keys() == {"offset", "hash", "length/y"}
+    assert sections_of(tmp_path / again.shard.path).keys() == {
+        "offset",
+        "hash",
+        "hash/low",
+        "length/y",
+    }
 
 
 # Shards whose records are files.

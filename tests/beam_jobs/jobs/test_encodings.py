@@ -15,6 +15,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from readers.format.decode.records import Decoder
 from readers.format.encode.records import Encoder
+from readers.format.encodings.table import ENCODINGS
 from readers.format.schema import Feature
 from tests.support.commands import run
 from tests.support.images import encoded
@@ -29,11 +30,11 @@ VALUES = {
     "captions": (Feature("string", (None,), "list"), ["a", "grün"]),
 }
 FITTING = {
-    "boxes": ("tensor", "raw", "list"),
-    "image": ("tensor", "raw", "list", "jpeg", "png"),
-    "double": ("tensor", "raw"),
-    "label": ("tensor", "raw", "list"),
-    "key": ("tensor", "list", "text"),
+    "boxes": ("tensor", "raw", "list", "zlib", "zlib_shuffled"),
+    "image": ("tensor", "raw", "list", "zlib", "jpeg", "png"),
+    "double": ("tensor", "raw", "zlib", "zlib_shuffled"),
+    "label": ("tensor", "raw", "list", "zlib", "zlib_shuffled"),
+    "key": ("tensor", "list", "text", "zlib"),
     "captions": ("tensor", "list"),
 }
 
@@ -53,7 +54,7 @@ def test_other_forms_are_refused(text):
 @pytest.mark.parametrize("name", FITTING)
 def test_an_encoding_that_does_not_fit_is_refused_with_those_that_do(name):
     features = {name: VALUES[name][0]}
-    for encoding in {"tensor", "raw", "list", "text", "jpeg", "png", "sequence", "lits"}:
+    for encoding in {*ENCODINGS, "lits"}:
         if encoding in FITTING[name]:
             assert with_encodings(features, {name: encoding}, IMAGES)[name].encoding == encoding
             continue

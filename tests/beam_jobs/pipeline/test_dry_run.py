@@ -288,8 +288,11 @@ def test_a_dry_run_leaves_no_trace(data, tmp_path, monkeypatch, capsys, name):
 @pytest.mark.parametrize(
     ("flags", "encodings"),
     [
-        (["--image_size", "48x32", "--channels", "4"], ["png", "tensor*", "raw", "list"]),
-        (["--encodings", "image=jpeg"], ["source", "jpeg*", "png", "tensor", "raw", "list"]),
+        (["--image_size", "48x32", "--channels", "4"], ["png", "tensor*", "raw", "list", "zlib"]),
+        (
+            ["--encodings", "image=jpeg"],
+            ["source", "jpeg*", "png", "tensor", "raw", "list", "zlib"],
+        ),
     ],
 )
 def test_a_dry_run_knows_the_sizes_of_the_encodings_that_the_flags_allow(

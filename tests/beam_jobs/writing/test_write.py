@@ -124,6 +124,22 @@ def test_no_beam_and_no_framework_is_imported(tmp_path):
     assert sum(shard.records for shard in Manifest.read(str(tmp_path / "function")).shards) == 18
 
 
+UNGUARDED = """
+from beam_jobs import Feature, Schema, write
+def function(n):
+    return {"n": n}
+write(function, "out", Schema({"n": Feature("int64")}), inputs=[1], processes=2)
+"""
+
+
+def test_a_program_without_a_guard_is_told_what_is_missing(tmp_path):
+    (tmp_path / "program.py").write_text(UNGUARDED)
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.stderr.endswith("begin its work below if __name__ == '__main__'?\n")
+
+
 SMALL = Schema({"n": Feature("int64"), "key": Feature("string")})
 
 
@@ -169,6 +185,25 @@ def test_rows_of_other_libraries_are_records(tmp_path):
     assert contents(tmp_path / "builder") == contents(tmp_path / "dict")
     keys = {f"train-{n:08d}" for n in range(5)} | {"test-00000000", "test-00000001"}
     assert records_of(tmp_path / "dict", seed=3).keys() == keys
+
+
+def test_a_generator_may_use_its_arrays_again(tmp_path):
+    def refilled(x, parts):
+        for n in range(700):
+            x[:], parts[1][:] = n, -n
+            yield {"x": x, "parts": parts}
+
+    def fresh():
+        for row in refilled(np.zeros(3, np.float32), [np.ones(1), np.ones(2)]):
+            yield {"x": row["x"].copy(), "parts": [part.copy() for part in row["parts"]]}
+
+    schema = Schema(
+        {"x": Feature("float32", (3,)), "parts": Feature("float64", (None, None), "sequence")}
+    )
+    again = refilled(np.zeros(3, np.float32), [np.ones(1), np.ones(2)])
+    write(again, tmp_path / "a", schema)
+    write(fresh(), tmp_path / "b", schema)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_keys_and_groups_are_features_or_functions(tmp_path):

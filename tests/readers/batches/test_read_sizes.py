@@ -6,6 +6,7 @@ from readers.shards.plan import Plan
 
 RAW = Feature("uint8", (64, 64, 3))
 JPEG = Feature("uint8", (64, 64, 3), "jpeg")
+ZLIB, ZLIB_TEXT = Feature("uint8", (64, 64, 3), "zlib"), Feature("string", (), "zlib")
 
 
 def plan_of(feature, record_bytes):
@@ -18,6 +19,8 @@ def plan_of(feature, record_bytes):
         (RAW, 100, 4096),  # the limit in records
         (RAW, 16 << 10, 512),  # 8 MiB
         (JPEG, 16 << 10, 128),  # 2 MiB, because the pixels take more memory
+        (ZLIB, 4096, 128),  # 2 MiB of unpacked pixels, and of streams
+        (ZLIB_TEXT, 2047, 1024),
         (RAW, 64 << 20, 1),
         (RAW, None, 4096),
     ],

@@ -188,6 +188,10 @@ def image(dtype, **more):
         (("int64", (None, None), "list"), tensor((-1,), "int64")),
         (("float64", (None, 3), "raw"), tensor((-1, 3), "float64", "bytes")),
         (("uint32", (3,), "raw"), tensor((), "string")),
+        (("int16", (None, 3), "zlib"), tensor((-1, 3), "int16", "zlib")),
+        (("uint32", (3,), "zlib"), tensor((), "string")),
+        (("string", (), "zlib"), tensor((), "string")),
+        (("float32", (3,), "zlib_shuffled"), tensor((), "string")),
         # TensorProtos.
         (("float32", (None, 6)), tensor((), "string")),
         (("int16", (None, None), "sequence"), tensor((-1,), "string")),
@@ -258,6 +262,9 @@ SCHEMA = Schema(
         "words": ("string", (None,), "list"),
         "counts": ("uint64", (None, 2), "raw"),
         "wide": ("uint32", (2,), "raw"),
+        "zipped": ("uint64", (None, 2), "zlib"),
+        "shuffled": ("int16", (3,), "zlib_shuffled"),
+        "story": ("string", (), "zlib"),
         "signal": ("float32", (None, 2)),
         "events": ("int16", (None, None), "sequence"),
         "deep": ("uint16", (None, None, 1), "png"),
@@ -282,6 +289,9 @@ def record(number):
         "words": [f"wörter {n}" for n in range(sizes[3])],
         "counts": rng.integers(1 << 62, 1 << 64, (sizes[4], 2), np.uint64),
         "wide": rng.integers(0, 1 << 32, 2, np.uint32),
+        "zipped": rng.integers(0, 1 << 64, (sizes[4], 2), np.uint64),
+        "shuffled": rng.integers(-9, 9, 3).astype(np.int16),
+        "story": "Größe " * number,
         "signal": rng.normal(size=(sizes[0], 2)).astype(np.float32),
         "events": [np.arange(n, dtype=np.int16) for n in range(1 + number % 3)],
         "deep": encoded(photo[..., 0].astype(np.uint16) * 257, "PNG"),
@@ -367,6 +377,10 @@ def test_tensorflow_datasets_reads_the_records_that_the_readers_read(dataset):
             # As README.md says.
             one["signal"] = tf.io.parse_tensor(one["signal"], tf.float32).numpy()
             one["wide"] = np.frombuffer(one["wide"], np.uint32)
+            one["story"] = tf.io.decode_compressed(one["story"], "ZLIB").numpy()
+            planes = tf.io.decode_raw(tf.io.decode_compressed(one["shuffled"], "ZLIB"), tf.uint8)
+            pairs = tf.transpose(tf.reshape(planes, [2, 3]))
+            one["shuffled"] = tf.bitcast(pairs, tf.int16).numpy()
             events = [tf.io.parse_tensor(each, tf.int16).numpy() for each in one.pop("events")]
             assert all(map(same, events, wanted.pop("events")))
             # The sizes of two unknown dimensions are in `grid/shape`.

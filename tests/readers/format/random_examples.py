@@ -33,6 +33,10 @@ FEATURES = {
     "narrow": ("float16", (None,), "list"),
     "text": ("string", ()),
     "photo": ("uint8", (None, None, 3), "jpeg"),
+    "zipped": ("float32", (None, 2), "zlib"),
+    "zip": ("int16", (3,), "zlib_shuffled"),
+    "zips": ("complex64", (None, None), "zlib_shuffled"),
+    "long": ("string", (), "zlib"),
 }
 
 

@@ -287,6 +287,8 @@ def test_every_encoding_round_trips_through_json():
             "png": ("uint8", (2, 2, 1), "png"),
             "source": ("uint8", (None, 5, 3), "source"),
             "sequence": ("int8", (None, None, 6), "sequence"),
+            "zlib": ("string", (), "zlib"),
+            "zlib_shuffled": ("bfloat16", (None, 2), "zlib_shuffled"),
             "tensor steps": ("complex64", (None, None, 3), "tensor steps"),
             "list steps": ("bool", (4,), "list steps"),
             "raw steps": ("float16", (None, 4), "raw steps"),
