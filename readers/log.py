@@ -50,7 +50,7 @@ def log(directory: str) -> Iterator[dict[str, Any]]:
 
 def _split(older: Split, newer: Split) -> dict[str, int]:
     kept = newer.shards[: len(older.shards)] == older.shards
-    added = newer.stored - older.stored if kept else newer.records
+    added = newer.stored - older.stored if kept and older.shards else newer.records
     removed = added + older.records - newer.records
     return {"records": newer.records, "added": added, "removed": removed}
 

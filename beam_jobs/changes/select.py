@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     try:
         with leased(change, "select"):
             manifest = _subset(change, directory, dict(chosen_rows(directory, base, parsed)))
-            commit(change, manifest, before)
+            commit(change, manifest, state_of(change.directory))
     except OSError as error:
         raise not_writable(change.directory, error) from None
     with contextlib.suppress(OSError, JobError):  # It may be somebody else's.

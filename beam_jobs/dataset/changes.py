@@ -13,7 +13,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from beam_jobs.dataset.generations import commit, state_of
+from beam_jobs.dataset.generations import commit, finish_interrupted, state_of
 from beam_jobs.dataset.lease import Holder, leased
 from beam_jobs.dataset.output import STAGING, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
@@ -115,7 +115,9 @@ def changing(
         UsageError: There is no dataset, or another command is at work in it.
     """
     directory = resolve(directory)
-    known = state_of(directory).manifest  # Raises an error for foreign files.
+    before = state_of(directory)  # Raises an error for foreign files.
+    finish_interrupted(before)
+    known = before.manifest
     if first and known and known.operation != operation:
         raise UsageError(f"--output {directory}: a dataset is here already; name a new directory")
     try:

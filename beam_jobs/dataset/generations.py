@@ -163,11 +163,9 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             )
         return output
     if cleans:
-        with contextlib.suppress(OSError, JobError):  # The answer below is what matters.
-            copied = content_of(join(output.directory, MANIFEST))
-            staging = join(output.directory, STAGING)
-            if _copy_newest(output.directory, staging, copied) == state.content:
-                _finish(state, state.manifest, _abandoned(state))
+        # An unfinished append is continued.
+        began = _abandoned(state) if output.append is None else frozenset[str]()
+        finish_interrupted(state, began)
     if output.append is not None:
         return _appending(output, state.manifest)
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
@@ -210,6 +208,18 @@ def _appending(output: Output, parent: Manifest) -> Output:
         placement=replace(output.placement, stored=stored, existing=existing),
         known_names={LABEL: parent.label_names, **classes},
     )
+
+
+def finish_interrupted(state: State, began: frozenset[str] = frozenset()) -> None:
+    """Finishes the commit of the newest generation, if that was interrupted and the directory can be written.
+
+    Also deletes the folders of runs that cannot commit any more.
+    """
+    with contextlib.suppress(OSError, JobError):  # The caller's own result is what matters.
+        copied = content_of(join(state.directory, MANIFEST))
+        staging = join(state.directory, STAGING)
+        if state.manifest and _copy_newest(state.directory, staging, copied) == state.content:
+            _finish(state, state.manifest, began)
 
 
 def _refusal(directory: str) -> UsageError:

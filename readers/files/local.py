@@ -63,7 +63,7 @@ class LocalFiles(StagedFiles):
     def stat(self, path: str) -> Stat:
         found = os.stat(path)
         version = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-        return Stat(found.st_size, version)
+        return Stat(found.st_size, version, None, found.st_mtime_ns)
 
     def open(self, path: str) -> io.BufferedReader:
         return cast(io.BufferedReader, open_local(path))

@@ -86,6 +86,19 @@ def _manifest_in(folder: str, read: ReadText) -> Manifest | str | None:
     return newest[1] if newest else None
 
 
+def refuse_hidden(files: Mapping[str, Collection[str]], manifests: Manifests) -> None:
+    """Raises a UsageError if files have records or features that the newest generation lacks; arguments as for `splits_of`."""
+    for folder, manifest in manifests.items():
+        if not isinstance(manifest, Manifest):
+            continue
+        older = any("/" in name and name not in manifest.paths for name in files[folder])
+        if older or {"gone", "rows", "families"} & {*manifest.requires}:
+            raise UsageError(
+                f"--input {folder}: its files also have records that are gone, or features in other files; write them anew "
+                f"with beam-shards compact {folder}, drop the others with beam-shards expire {folder} --keep 1"
+            )
+
+
 def splits_of(files: Mapping[str, Collection[str]], manifests: Manifests) -> InputSplits:
     """The splits of input files, which the manifests next to them list.
 

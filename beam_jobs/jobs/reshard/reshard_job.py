@@ -29,6 +29,7 @@ from beam_jobs.jobs.reshard.manifests import (
     manifests_in,
     place_of,
     read_text,
+    refuse_hidden,
     splits_of,
     tokens_of,
 )
@@ -199,6 +200,7 @@ def reshard_job(
             return file.read(MAX_TEXT_BYTES)
 
     manifests = manifests_in(files, read)
+    refuse_hidden(files, manifests)
     rates = {m.sample_rate if isinstance(m, Manifest) else 0.0 for m in manifests.values()}
     rate = rates.pop() if len(rates) == 1 else 0.0
     job = ReshardJob(
