@@ -24,9 +24,6 @@ from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
 # The bytes of records that are copied at a time.
 _AT_ONCE = 16 << 20
 
-# Shards with some of the features of records, and the sections of their indexes.
-Files = tuple[Sequence[Shard], list[str]]
-
 
 @dataclass(frozen=True)
 class Copier:
@@ -34,7 +31,7 @@ class Copier:
 
     Attributes:
         directory, run, staging: Those of the run that writes.
-        files: The shards, and those of families.
+        files: The shards, and those of families, each with the sections of their indexes.
         schema: The features of the records.
         names: Feature -> its name in statistics; empty to count nothing.
     """
@@ -42,7 +39,7 @@ class Copier:
     directory: str
     run: str
     staging: str
-    files: list[Files]
+    files: Sequence[tuple[Sequence[Shard], Sequence[str]]]
     schema: Schema
     names: Mapping[str, str]
 
@@ -51,10 +48,10 @@ class Copier:
         """Copies records of a split of a manifest in a run."""
         schema, families = manifest.schema, manifest.families
         others = [name for names in families.values() for name in names]
-        own = numbers_of({name: f for name, f in schema.items() if name not in others})
-        files: list[Files] = [(split.shards, [HASH, HASH_LOW, *own])]
-        for name, features in families.items():
-            files.append((split.families[name], [*numbers_of(schema.select(features))]))
+        of_files = [[name for name in schema if name not in others], *families.values()]
+        several = [split.shards, *(split.families[name] for name in families)]
+        sections = [[HASH, HASH_LOW, *numbers_of(schema.select([*names]))] for names in of_files]
+        files = [*zip(several, sections, strict=True)]
         names = {name: manifest.name_of_job(name) for name in schema if not schema[name].step}
         return cls(output.directory, output.run, output.staging, files, schema, names)
 

@@ -106,7 +106,7 @@ class ShardFile(contextlib.ExitStack):
         """The shard, which no reader sees yet, given the index of its records."""
         self._index = index.to_bytes()
         sizes = self._file.size, self._file.crc32c, len(self._index), head_crc32c(self._index)
-        smallest = int(index.sections.get(HASH, np.empty(0, np.uint32)).min(initial=0xFFFFFFFF))
+        smallest = int(index.sections[HASH].min(initial=0xFFFFFFFF))
         return Shard(self._path, len(index.lengths), *sizes, smallest)
 
     def commit(self) -> None:
