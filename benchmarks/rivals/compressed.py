@@ -28,7 +28,8 @@ def ours(values: list[Any], path: str, encoding: str) -> Iterator[Any]:
     encoder = Encoder(schema := readers.Schema({"x": feature}))
     yield None
     with Path(path).open("wb") as file:
-        yield file.writelines(frame(encoder.encode({"x": value})) for value in values)
+        file.writelines(frame(encoder.encode({"x": value})) for value in values)
+    yield None
     for shuffle in (False, True):
         batches = readers.as_numpy(
             path, BATCH, batching="ragged", shuffle=shuffle, repeat=None, schema=schema

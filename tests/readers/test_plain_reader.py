@@ -96,7 +96,7 @@ def test_the_plain_reader_finds_the_records_and_numbers_of_readers(name, split):
     for (data, numbers), expected in zip(found, source, strict=True):
         record = decoder.decode(data)
         assert all(same(record[feature], expected[feature]) for feature in source.schema)
-        numbers.pop("hash")
+        del numbers["hash"], numbers["hash/low"]
         assert numbers == numbers_in(schema, expected)
 
 
