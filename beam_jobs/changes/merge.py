@@ -96,7 +96,7 @@ def _check_keys(found: Sequence[Generation]) -> None:
         rows = np.flatnonzero(np.isin(hashes_of(directory, split), twice[:_NAMED]))
         schema = manifest.schema.select([feature])
         for values in stored_values(directory, split.shards, schema, rows):
-            keys.update(str(value.item(), "utf-8", "replace") for value in values[feature])
+            keys.update(key.decode("utf-8", "replace") for key in values[feature])
     raise UsageError(
         f"{len(twice):,} keys are in several datasets: {', '.join(sorted(keys))}; remove them from one of them with "
         "beam-shards delete DIR --keys FILE"
