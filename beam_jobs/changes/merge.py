@@ -57,8 +57,10 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
         raise UsageError(str(error)) from None
     for path, other in zip(directories[1:], found[1:], strict=True):
         if difference := _difference(found[0].manifest, other.manifest):
-            advice = "beam-shards reshard writes datasets again with one schema, seed and meaning"
-            raise UsageError(f"{path}: {difference} than {directories[0]}; {advice}")
+            raise UsageError(
+                f"{path} has {difference} than {directories[0]}: write one of them again, for instance with "
+                "beam-shards reshard"
+            )
     operation = {"name": "merge", "of": [each.sha256 for each in found]}
     with changing(output, operation, found[0].manifest) as change:
         if change.parent.operation == operation:
@@ -74,13 +76,13 @@ def _difference(one: Manifest, other: Manifest) -> str:
     for name in {**one.schema, **other.schema}:
         ours, theirs = (each.schema.get(name, "missing") for each in (one, other))
         if ours != theirs:
-            return f"feature {name!r} is {theirs}, not {ours} as"
+            return f"another feature {name!r} ({theirs}, not {ours})"
         if one.meaning(name) != other.meaning(name):
-            return f"feature {name!r} has other classes, tokens, channels, units or rates"
+            return f"other classes, tokens, channels, units or rates of feature {name!r}"
     for what in ("seed", "names"):
         if one.options.get(what) != other.options.get(what):
-            return f"it has another {what}"
-    return "" if one.families == other.families else "it has other families of features"
+            return f"another {what} ({other.options.get(what)}, not {one.options.get(what)})"
+    return "" if one.families == other.families else "other families of features"
 
 
 def _check_keys(found: Sequence[Generation]) -> None:
