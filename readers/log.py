@@ -3,77 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from readers.files.of_path import files_of
-from readers.format.manifest import GENERATIONS, TAGS, Manifest, generation_file, join, read_tag
+from readers.format.manifest import GENERATIONS, TAGS, Manifest, join, read_tag
 from readers.format.splits import Split
 
 
-def log(directory: str) -> Iterator[dict[str, Any]]:
-    """Yields the generations of a dataset that are kept, the newest first, as JSON values.
+def log(directory: str) -> list[dict[str, Any]]:
+    """The generations of a dataset that are kept, the newest first, as JSON values.
 
-    These are the `generation`, its `date` if that is known, its `operation`, its `tags`, and its `splits`: name ->
-    `records`, and how many were `added` and `removed` since the generation in the next line.
+    Each has its `generation`, its `date` if that is known, its `operation`, its `tags`, and its `splits`: name ->
+    `records`, and how many were `added` and `removed` since the one before.
 
     Raises:
         DatasetError: (a ValueError) A manifest is missing or damaged.
     """
     Manifest.read(directory)
-    files, tags = files_of(directory), dict[int, list[str]]()
+    files, tags, older = files_of(directory), dict[int, list[str]](), dict[str, Split]()
     for path in files.glob(join(directory, f"{TAGS}/*")):
         name = path.rpartition("/")[2]
         tags.setdefault(read_tag(directory, name)[0], []).append(name)
-    names = (p.rpartition("/")[2] for p in files.glob(join(directory, f"{GENERATIONS}/*.json")))
-    numbers = sorted(int(name.removesuffix(".json")) for name in names)
-    older: Mapping[str, Split] = {}
-    lines = []
-    for number in numbers:
-        manifest = Manifest.read(f"{directory}@{number}")
-        changed = files.stat(join(directory, generation_file(number))).modified
-        date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(changed / 1e9)) if changed else ""
-        splits = {n: _split(older.get(n, Split(())), split) for n, split in manifest.splits.items()}
+    paths = files.glob(join(directory, f"{GENERATIONS}/*.json"))
+    found = []
+    for number, path in sorted((int(p.rpartition("/")[2][:-5]), p) for p in paths):
+        manifest, modified = Manifest.read(f"{directory}@{number}"), files.stat(path).modified
+        date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(modified / 1e9))
+        splits = {n: _split(older.get(n), split) for n, split in manifest.splits.items()}
         operation = manifest.operation or {"name": manifest.options.get("job", "write")}
-        lines.append(
-            {
-                "generation": number,
-                "date": date,
-                "operation": operation,
-                "tags": tags.get(number, []),
-                "splits": splits,
-            }
-        )
+        facts = {"operation": operation, "tags": tags.get(number, []), "splits": splits}
+        found.append({"generation": number, "date": date if modified else "", **facts})
         older = manifest.splits
-    yield from reversed(lines)
+    return found[::-1]
 
 
-def _split(older: Split, newer: Split) -> dict[str, int]:
-    kept = newer.shards[: len(older.shards)] == older.shards
-    added = newer.stored - older.stored if kept and older.shards else newer.records
-    removed = added + older.records - newer.records
+def _split(older: Split | None, newer: Split) -> dict[str, int]:
+    kept = older is not None and newer.shards[: len(older.shards)] == older.shards
+    added = newer.stored - older.stored if older and kept else newer.records
+    removed = added - newer.records + (older.records if older else 0)
     return {"records": newer.records, "added": added, "removed": removed}
 
 
-def line(entry: Mapping[str, Any]) -> str:
-    """One of these generations as a line for people."""
-    operation = " ".join(f"{k}={v}" if k != "name" else v for k, v in entry["operation"].items())
-    splits = [
-        f"{name} {split['records']:,}"
-        + "".join(
-            f" {sign}{split[k]:,}" for sign, k in (("+", "added"), ("-", "removed")) if split[k]
-        )
-        for name, split in entry["splits"].items()
-    ]
-    return "  ".join(
-        filter(
-            None,
-            [
-                f"{entry['generation']:>4}",
-                entry["date"],
-                ", ".join(splits),
-                operation,
-                " ".join(entry["tags"]),
-            ],
-        )
+def line(generation: Mapping[str, Any]) -> str:
+    """A generation as a line for people."""
+    operation = generation["operation"]
+    options = (f"{name}={value}" for name, value in operation.items() if name != "name")
+    splits = (
+        f"{name} {n['records']:,} (+{n['added']:,} -{n['removed']:,})"
+        for name, n in generation["splits"].items()
     )
+    start = f"{generation['generation']:>4}", generation["date"], ", ".join(splits)
+    return "  ".join([*start, " ".join([operation["name"], *options]), *generation["tags"]])

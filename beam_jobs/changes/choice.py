@@ -1,92 +1,123 @@
-"""The records that a command is given, by a condition or by their numbers, and lists of them."""
+"""The records that a command is given, by a condition, keys or numbers, and the lists of what is left of a split."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from beam_jobs.dataset.changes import Change
 from beam_jobs.errors import UsageError
 from readers.files.of_path import read_file
-from readers.format.lookup.stored import flags_where, seen_flags
+from readers.format.lookup.keys import ORDER, hashes64, order_seed
+from readers.format.lookup.stored import rows_where, seen_flags
+from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.lookup.where import Where
 from readers.format.manifest import Manifest
 from readers.format.splits import Split
 
-UTF8 = "utf-8", "surrogateescape"
+_UTF8 = "utf-8", "surrogateescape"
+
+# Missing keys that are named.
+_NAMED = 5
 
 
-def add_choice(parser: argparse.ArgumentParser) -> Any:
-    """Adds the arguments that choose records; returns the group of those of which one is required."""
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that choose records."""
     group = parser.add_mutually_exclusive_group(required=True)
-    text = "a condition, such as 'label == \"cat\" and len(boxes) > 0'"
-    group.add_argument("--where", metavar="EXPR", help=text)
-    text = "a file with the number of a record, in its split, on each line"
-    group.add_argument("--rows", metavar="FILE", help=text)
+    for flag, value, text in (
+        ("where", "EXPR", "records that fulfil a condition, such as 'len(boxes) == 0'"),
+        ("rows", "FILE", "records by their numbers in the --split, a number on each line"),
+        ("keys", "FILE", "records by their keys: on each line a key, or JSON with a `key`"),
+    ):
+        group.add_argument(f"--{flag}", metavar=value, help=text)
+    group.add_argument("--key", action="append", help="a record by its key; may be repeated")
+    text = "whether a key that is not there is an error (default) or ok"
+    parser.add_argument("--missing", choices=("error", "ok"), default="error", help=text)
     parser.add_argument("--split", metavar="NAME", help="only this split (default: all)")
-    return group
 
 
-def splits_of(manifest: Manifest, parsed: argparse.Namespace) -> list[str]:
-    """The names of the splits that are meant; ValueError if there is no such split."""
-    if parsed.split:
-        manifest.split(parsed.split)
-    return [parsed.split] if parsed.split else list(manifest.splits)
-
-
-def given(parsed: argparse.Namespace, keys: Sequence[str] | None = None) -> dict[str, str]:
-    """What a command is given, for the manifest; keys as a digest, because they may have to be forgotten."""
-    kind, value = "where", parsed.where
-    if value is None:
-        text = read_file(parsed.rows) if keys is None else "\n".join(sorted(keys)).encode(*UTF8)
-        kind = "rows" if keys is None else "keys"
-        value = hashlib.blake2b(text, digest_size=8).hexdigest()
-    return {**({"split": parsed.split} if parsed.split else {}), kind: value}
+def given(parsed: argparse.Namespace) -> dict[str, str]:
+    """What a command is given, for the manifest: of keys only a digest, because they may have to be forgotten."""
+    found = {"split": parsed.split} if parsed.split else {}
+    if parsed.where is not None:
+        return {**found, "where": parsed.where}
+    keys = "\n".join(parsed.key or ()).encode(*_UTF8)
+    content = keys if parsed.key else read_file(parsed.rows or parsed.keys)
+    kind = "rows" if parsed.rows else "keys"
+    return {**found, kind: hashlib.blake2b(content, digest_size=8).hexdigest()}
 
 
 def chosen_rows(
     directory: str, manifest: Manifest, parsed: argparse.Namespace
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields each split, and the rows that are chosen of those that readers see, int64 [n], ascending.
+) -> dict[str, np.ndarray]:
+    """Split -> the rows that are chosen of those that readers see, int64 [n], ascending.
 
     Raises:
-        UsageError: A number is wrong.
-        ValueError: The condition is wrong, or a file is damaged.
+        UsageError: A number is wrong, or a key is missing.
+        ValueError: The split or the condition is wrong, or a file is damaged.
     """
-    names = splits_of(manifest, parsed)
-    if parsed.rows is not None and len(names) > 1:
+    names = [parsed.split] if parsed.split else list(manifest.splits)
+    splits = {name: manifest.split(name) for name in names}
+    if parsed.where is not None:
+        where = Where(parsed.where, manifest.schema, manifest.classes)
+        return {name: rows_where(directory, split, where) for name, split in splits.items()}
+    if parsed.rows is None:
+        return _rows_of_keys(directory, manifest, names, parsed)
+    if len(names) > 1:
         raise UsageError(f"--rows: add --split, because there are {', '.join(names)}")
-    for name in names:
-        split = manifest.splits[name]
-        seen = seen_flags(directory, split)
-        if parsed.rows is not None:
-            yield name, np.flatnonzero(seen)[_numbers_in(parsed.rows, split.records)]
-        else:
-            where = Where(parsed.where, manifest.schema, manifest.classes)
-            yield name, np.flatnonzero(seen & flags_where(directory, split, where))
-
-
-def _numbers_in(path: str, records: int) -> np.ndarray:
+    (split,) = splits.values()
     try:
-        numbers = np.unique(np.array(read_file(path).split(), np.int64))
+        numbers = np.unique(np.array(read_file(parsed.rows).split(), np.int64))
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"--rows {path}: expected a number on each line ({error})") from None
-    if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < records:
-        ends = f"{numbers[0]} to {numbers[-1]}"
-        raise UsageError(f"--rows {path}: numbers from {ends}, but there are {records} records")
-    return numbers
+        message = f"--rows {parsed.rows}: expected a number on each line ({error})"
+        raise UsageError(message) from None
+    if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < split.records:
+        found = f"numbers from {numbers[0]} to {numbers[-1]}"
+        raise UsageError(f"--rows {parsed.rows}: {found}, but there are {split.records} records")
+    return {names[0]: np.flatnonzero(seen_flags(directory, split))[numbers]}
+
+
+def _rows_of_keys(
+    directory: str, manifest: Manifest, names: list[str], parsed: argparse.Namespace
+) -> dict[str, np.ndarray]:
+    keys = parsed.key or list(keys_in(parsed.keys))
+    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
+    places = StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
+    numbers = [number for number, name in enumerate(manifest.splits) if name in names]
+    is_there = np.isin(places[:, 0], numbers)
+    missing = sorted({keys[at] for at in np.flatnonzero(~is_there)})
+    if missing and parsed.missing == "error":
+        named = ", ".join(missing[:_NAMED]) + ", ..." * (len(missing) > _NAMED)
+        raise UsageError(
+            f"{directory}: {len(missing):,} of the keys not found: {named}; nothing was changed; --missing ok takes the "
+            "others"
+        )
+    of_split = {name: places[places[:, 0] == n, 1] for n, name in enumerate(manifest.splits)}
+    return {name: np.unique(of_split[name]) for name in names}
+
+
+def keys_in(path: str) -> Iterator[str]:
+    """Yields the keys in a file."""
+    for line in filter(str.strip, read_file(path).decode(*_UTF8).split("\n")):
+        key = None
+        with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+            key = json.loads(line)["key"]
+        yield key if isinstance(key, str) else line.removesuffix("\r")
 
 
 def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subset: bool) -> Split:
-    """A split of which readers see some rows, bool [stored], after its list is written, whose path lacks an end.
+    """A split of which readers see the rows that are true, bool [stored]; writes their list, or that of the others.
 
-    The list is of these rows if the split is a subset, else of those that are gone.
+    A list of the seen rows makes the split a subset. The suffix of the path is added.
     """
-    kind, listed = ("rows", seen) if is_subset and seen.any() else ("gone", ~seen)
-    rows = change.write_rows(f"{path}.{kind}", np.flatnonzero(listed), split.stored)
-    return replace(split, **{"gone": None, "rows": None, kind: rows})
+    if is_subset and seen.any():
+        rows = change.write_rows(f"{path}.rows", np.flatnonzero(seen), split.stored)
+        return replace(split, gone=None, rows=rows)
+    gone = change.write_rows(f"{path}.gone", np.flatnonzero(~seen), split.stored)
+    return replace(split, gone=gone, rows=None)

@@ -66,9 +66,7 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
         if change.parent.operation == operation:
             return change.parent
         _check_keys(found)
-        folder = change.folder()
-        change.begin(folder)
-        return replace(change, parent=_merged(change, folder, found)).commit()
+        return replace(change, parent=_merged(change, found)).commit()
 
 
 def _difference(one: Manifest, other: Manifest) -> str:
@@ -105,7 +103,7 @@ def _check_keys(found: Sequence[Generation]) -> None:
     )
 
 
-def _merged(change: Change, folder: str, found: Sequence[Generation]) -> Manifest:
+def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
     """The manifest of all records, after the lists of those that are gone are written."""
     manifests, splits = [_moved(change.directory, each) for each in found], dict[str, Split]()
     first = manifests[0]
@@ -128,7 +126,9 @@ def _merged(change: Change, folder: str, found: Sequence[Generation]) -> Manifes
                 f: tuple(s for part in parts for s in part.families[f]) for f in first.families
             },
         )
-        splits[name] = with_rows(change, f"{folder}/{name}", split, seen, False)
+        if not seen.all():
+            change.begin(change.folder())
+        splits[name] = with_rows(change, f"{change.folder()}/{name}", split, seen, False)
     rejects = tuple(path for manifest in manifests for path in manifest.rejects)
     base = tuple({base: None for manifest in manifests for base in manifest.base})
     return replace(first, splits=splits, rejects=rejects, base=base, generation=0, ancestors=())

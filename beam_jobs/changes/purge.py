@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -17,10 +18,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from beam_jobs.changes.choice import UTF8, with_rows
-from beam_jobs.changes.delete import keys_in, statistics_without
+from beam_jobs.changes.choice import keys_in, with_rows
 from beam_jobs.changes.expire import drop, tagged
-from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.changes import Change, changing, statistics_without
 from beam_jobs.dataset.copier import Copier
 from beam_jobs.dataset.generations import state_of
 from beam_jobs.dataset.resume import second_name
@@ -46,6 +46,10 @@ _UNREACHED = [
     "minima and maxima in the manifest, until beam-shards compact",
 ]
 
+_UTF8 = "utf-8", "surrogateescape"
+
+_INSIDE = re.compile(r"[0-9a-f]{8}/")
+
 # Path -> the numbers of the records in it, or of lines of rejects, with some keys, and these keys.
 Found = dict[str, list[tuple[int, bytes]]]
 
@@ -62,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    receipt = purge(parsed.directory, parsed.key or keys_in(parsed.keys))
+    receipt = purge(parsed.directory, parsed.key or [*keys_in(parsed.keys)])
     path = parsed.receipt or f"purge-{receipt['digest']}.json"
     Path(path).write_text(json.dumps(receipt, indent=1) + "\n")
     if left := receipt["left"]:
@@ -84,7 +88,7 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         UsageError: The records have no keys, or another command is at work.
         DataError: A file cannot be written, or another command has changed the dataset.
     """
-    hashes = {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*UTF8) for k in keys)}
+    hashes = {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*_UTF8) for k in keys)}
     digest = hashlib.sha256("".join(sorted(hashes.values())).encode()).hexdigest()[:16]
     count = processes or processors()
     with (
@@ -108,11 +112,16 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         if rewritten:
             change.commit(**_without(change, found))
         state = state_of(place)
-        paths = {n: Manifest.read(f"{place}@{n}").paths for n in state.generations}
-        listing = [number for number in paths if paths[number] & found.keys()]
+        listing = []
+        for number in state.generations[:-1]:
+            paths = Manifest.read(f"{place}@{number}").paths
+            # An interrupted purge leaves generations without some files of their own.
+            lost = {path for path in paths - state.sizes.keys() if _INSIDE.match(path)}
+            if lost or paths & found.keys():
+                listing.append(number)
         tags = [name for name, number in tagged(state).items() if number in listing]
         delete_files(join(place, name) for name in tags)
-        drop(state, listing, late=1 << 63)
+        drop(state, listing, 1 << 63)
         after = state_of(place).sizes.keys()
         scanned, damaged, left = found_in(after)
     return {
@@ -136,7 +145,7 @@ def _scan(
     """The records of a file, or the lines of a list of rejects, with some keys; and whether others cannot be read."""
     found, is_damaged, path = list[tuple[int, bytes]](), False, join(directory, name)
     if name.endswith(".jsonl"):
-        keys = [json.loads(line)["key"].encode(*UTF8) for line in read_bytes(path).splitlines()]
+        keys = [json.loads(line)["key"].encode(*_UTF8) for line in read_bytes(path).splitlines()]
         return [(row, key) for row, key in enumerate(keys) if key in wanted], False
     decoder = ColumnDecoder(schema)
     with open_file(path) as file:

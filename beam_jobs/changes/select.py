@@ -20,7 +20,6 @@ from beam_jobs.dataset.output import not_writable, resolve
 from beam_jobs.errors import JobError, UsageError
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.statistics import FeatureStatistics
-from readers.format.display import counted
 from readers.format.index import LENGTH, VALUE, numbers_of
 from readers.format.lookup.sections import sections
 from readers.format.manifest import ALLOWED_BASES, Manifest, join, open_generation
@@ -30,7 +29,7 @@ from readers.format.splits import Shard, Split, is_sibling
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_choice(parser)
-    text = "the directory of the subset: best next to DIR, which may then be moved together with it"
+    text = "the directory of the subset, best next to DIR, together with which it may be moved"
     parser.add_argument("--output", metavar="SUB", required=True, help=text)
 
 
@@ -38,21 +37,21 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     directory, base, sha256 = open_generation(resolve(parsed.directory))
     operation = {"name": "select", "of": sha256, **given(parsed)}
-    empty = replace(base, generation=0, ancestors=(), operation={})
+    empty = replace(base, generation=0, ancestors=(), operation=operation, rejects=(), job="")
     change = Change(resolve(parsed.output), empty, sha256, operation, uuid.uuid4().hex[:8])
-    before = state_of(change.directory)
-    if before.manifest and before.manifest.operation != operation:
+    before = state_of(change.directory).manifest
+    if before and before.operation != operation:
         raise UsageError(f"--output {change.directory}: a dataset is here already; name another")
     try:
         with leased(change, "select"):
-            manifest = _subset(change, directory, dict(chosen_rows(directory, base, parsed)))
+            manifest = _subset(change, directory, chosen_rows(directory, base, parsed))
             commit(change, manifest, state_of(change.directory))
     except OSError as error:
         raise not_writable(change.directory, error) from None
-    with contextlib.suppress(OSError, JobError):  # It may be somebody else's.
+    with contextlib.suppress(OSError, JobError):  # The dataset may be somebody else's.
         yield tag(directory, f"select-{sha256[:8]}", base.generation)
-    counts = (f"{counted(split.records, 'record')} of {n}" for n, split in manifest.splits.items())
-    yield f"{change.directory}: {', '.join(counts)}"
+    counts = (f"{split.records:,} of {name}" for name, split in manifest.splits.items())
+    yield f"{change.directory}: selected {', '.join(counts)}"
     for far in manifest.base:
         if not is_sibling(far):
             yield f"{directory} is not next to it, so readers need {ALLOWED_BASES}={far}"
@@ -60,68 +59,54 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
 
 def _subset(change: Change, directory: str, chosen: dict[str, np.ndarray]) -> Manifest:
     """The manifest of some records of the dataset in a directory, after their lists are written."""
-    parent, folder = change.directory.rpartition("/")[0], change.folder()
+    beside, folder, base = change.directory.rpartition("/")[0] + "/", change.folder(), change.parent
 
     def moved(path: str) -> str:
         whole = join(directory, path)
-        is_near = whole.startswith(f"{parent}/")
-        return f"../{whole[len(parent) + 1 :]}" if is_near else whole
+        return f"../{whole.removeprefix(beside)}" if whole.startswith(beside) else whole
 
     def of_base(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
         return tuple(replace(shard, path=moved(shard.path)) for shard in shards)
 
     change.begin(folder)
-    base, splits = change.parent, dict[str, Split]()
+    splits = dict[str, Split]()
     for name, rows in chosen.items():
         split, seen = base.splits[name], np.zeros(base.splits[name].stored, bool)
         seen[rows] = True
-        statistics = _statistics(directory, base, split, seen)
         families = {family: of_base(shards) for family, shards in split.families.items()}
-        of_all = Split(of_base(split.shards), statistics=statistics, families=families)
-        splits[name] = with_rows(
-            change, f"{folder}/{name}", of_all, seen, 2 * len(rows) < len(seen)
-        )
+        statistics = _statistics(directory, base, split, rows)
+        whole = Split(of_base(split.shards), statistics=statistics, families=families)
+        is_short = 2 * len(rows) < len(seen)
+        splits[name] = with_rows(change, f"{folder}/{name}", whole, seen, is_short)
     files = {name: file._replace(path=moved(file.path)) for name, file in base.files.items()}
-    manifest = replace(
-        base,
-        splits=splits,
-        files=files,
-        rejects=(),
-        job="",
-        base=(),
-        generation=1,
-        operation=change.operation,
-    )
-    near = dict.fromkeys(moved(path) for path in (directory, *base.base))
-    used = (path for path in near if any(file.startswith(f"{path}/") for file in manifest.paths))
+    manifest = replace(base, splits=splits, files=files, generation=change.generation)
+    bases = dict.fromkeys(map(moved, (directory, *base.base)))
+    used = (b for b in bases if any(path.startswith(f"{b}/") for path in manifest.paths))
     return replace(manifest, base=tuple(used))
 
 
 def _statistics(
-    directory: str, manifest: Manifest, split: Split, seen: np.ndarray
-) -> dict[str, dict[str, Any]]:
-    """The statistics of single numbers and of lengths in the indexes, of the records that are true, bool [stored].
+    directory: str, manifest: Manifest, split: Split, rows: np.ndarray
+) -> dict[str, Any]:
+    """The statistics of the single numbers and the lengths in the indexes, of the records with some rows.
 
-    Other lengths keep their extremes, which bound those of the subset; the rest is left out.
+    Other lengths keep their extremes, which are bounds, and other values have no statistics.
     """
-    others = {name for names in manifest.families.values() for name in names}
-    schema = {name: f for name, f in manifest.schema.items() if name not in others}
-    numbers, found = numbers_of(schema), dict[str, dict[str, Any]]()
-    read = [*sections(directory, split.shards, list(numbers))]
+    others = {*manifest.schema}.difference(*manifest.families.values())
+    names = list(numbers_of({n: f for n, f in manifest.schema.items() if n in others}))
+    read = [*sections(directory, split.shards, names)] if len(rows) else []
+    columns = {n: np.concatenate([part[n] for part in read])[rows] for n in names if read}
+    found = {}
     for name, old in split.statistics.items():
-        feature = manifest.schema[name]
+        feature, lengths = manifest.schema[name], dict(old.get("lengths", {}))
         statistics = FeatureStatistics.like(feature, old)
-        if VALUE + name in numbers and seen.any():
-            statistics.add(feature, np.concatenate([part[VALUE + name] for part in read])[seen])
-        if LENGTH + name in numbers and seen.any():
-            lengths = np.concatenate([part[LENGTH + name] for part in read])[seen]
-            statistics.lengths[str(feature.shape.index(None))] = Numbers()
-            statistics.lengths[str(feature.shape.index(None))].add([lengths])
-        found[name] = statistics.to_json()
-        bounds = {
-            axis: {end: value[end] for end in ("min", "max")}
-            for axis, value in old.get("lengths", {}).items()
-        }
-        if bounds:
-            found[name]["lengths"] = bounds | found[name].get("lengths", {})
+        if VALUE + name in columns:
+            statistics.add(feature, columns[VALUE + name])
+        for axis, figures in lengths.items():
+            lengths[axis] = {end: figures[end] for end in ("min", "max")}
+        if LENGTH + name in columns:
+            numbers = Numbers()
+            numbers.add([columns[LENGTH + name]])
+            lengths[str(feature.shape.index(None))] = numbers.to_json()
+        found[name] = {**statistics.to_json(), **({"lengths": lengths} if lengths else {})}
     return found

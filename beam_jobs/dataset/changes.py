@@ -18,9 +18,13 @@ from beam_jobs.dataset.lease import Holder, leased
 from beam_jobs.dataset.output import STAGING, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import UsageError
+from beam_jobs.records.statistics import FeatureStatistics
 from beam_jobs.storage.atomic import write_file
 from readers.format.lookup.rows import RowList, pack_rows
+from readers.format.lookup.stored import stored_values
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
+from readers.format.schema import Schema
+from readers.format.splits import Split
 
 # The note that shows that a folder is a command's: its first file, which the commit deletes.
 _NOTE = f"change{DONE}"
@@ -137,3 +141,25 @@ def changing(
             yield change
     except OSError as error:
         raise not_writable(directory, error) from None
+
+
+def statistics_without(
+    directory: str, manifest: Manifest, split: Split, rows: np.ndarray
+) -> dict[str, Any]:
+    """The statistics of a split without some of its records, whose extremes are bounds."""
+    left = dict(split.statistics)
+    families = [(split.families[name], names) for name, names in manifest.families.items()]
+    others = {*manifest.schema}.difference(*manifest.families.values())
+    for shards, names in [(split.shards, others), *families]:
+        features = {
+            n: f for n, f in manifest.schema.items() if n in left.keys() & names and not f.step
+        }
+        gone = {name: FeatureStatistics.like(f, left[name]) for name, f in features.items()}
+        for values in stored_values(directory, shards, Schema(features), rows) if features else ():
+            for name, statistics in gone.items():
+                statistics.add(features[name], values[name])
+        for name, statistics in gone.items():
+            rest = statistics.negative()
+            rest.add_json(left[name], split.records)
+            left[name] = rest.to_json()
+    return left

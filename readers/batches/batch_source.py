@@ -99,11 +99,7 @@ def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
     seed, shuffle = options.seed or 0, options.order.shuffle
     if plan.mixed:
         counts, weights = zip(*plan.mixed, strict=True)
-        orders = [
-            GlobalOrder(count, seed, number) if shuffle else SequentialOrder()
-            for number, count in enumerate(counts)
-        ]
-        return MixedOrder(counts, orders, weights, seed if shuffle else None)
+        return MixedOrder(counts, weights, seed if shuffle else None)
     if options.order.buffer is not None:
         return InterleavedOrder(plan.counts, seed, options.order.buffer)
     return GlobalOrder(plan.records, seed) if shuffle else SequentialOrder()

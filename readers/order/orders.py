@@ -28,22 +28,13 @@ class SequentialOrder:
 
 
 class GlobalOrder:
-    """A random order in which every record is equally likely at every place.
+    """A random order in which every record is equally likely at every place."""
 
-    Instead of a single epoch, it accepts one for each place, int64 [k]. `dataset` is the number of the dataset in a
-    mixture, so that each has a different order.
-    """
-
-    def __init__(self, records: int, seed: int, dataset: int | None = None) -> None:
+    def __init__(self, records: int, seed: int) -> None:
         self._records, self._seed = records, seed
-        self._key = (GLOBAL,) if dataset is None else (GLOBAL, dataset)
 
-    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
-        epochs = np.unique(epoch)
-        if len(epochs) == 1:
-            return Permutation(self._records, self._seed, int(epochs[0]), *self._key)(places)
-        several = Permutation(self._records, self._seed, epochs[:, None], *self._key)
-        return several(places, np.searchsorted(epochs, epoch))
+    def __call__(self, epoch: int, places: np.ndarray) -> np.ndarray:
+        return Permutation(self._records, self._seed, epoch, GLOBAL)(places)
 
 
 class InterleavedOrder:

@@ -26,17 +26,19 @@ _LOW, _TWO_32 = 0xFFFFFFFF, 1 << 32
 class Permutation:
     """A permutation of the numbers 0 to n-1, n below 2**62, as a pure function of its arguments.
 
-    The key is a sequence of numbers from 0 to 2**63 - 1; an int64 array [orders, 1] in it gives several permutations.
+    The key is a sequence of numbers from 0 to 2**63 - 1; an int64 array [orders, 1] in it gives several permutations, also of
+    several n, int64 [orders].
     """
 
-    def __init__(self, n: int, *key: int | np.ndarray) -> None:
-        self._n = n
-        self._width = math.isqrt(max(n - 1, 0)) + 1
+    def __init__(self, n: int | np.ndarray, *key: int | np.ndarray) -> None:
         self._keys = np.ascontiguousarray(round_keys(key))
+        self._sizes = np.array(np.broadcast_to(n, self._keys.shape[:-1] or (1,)), np.int64)
+        widths = {size: math.isqrt(max(size - 1, 0)) + 1 for size in np.unique(n).tolist()}
+        self._widths = np.array([widths[size] for size in self._sizes.tolist()], np.int64)
 
     def __call__(self, places: np.ndarray, orders: np.ndarray | None = None) -> np.ndarray:
         """The numbers at some places, int64 [k]; `orders`, int64 [k], selects one of several permutations for each."""
-        return library.permuted(places, self._n, self._width, self._keys, orders)
+        return library.permuted(places, self._sizes, self._widths, self._keys, orders)
 
 
 def round_keys(key: Sequence[Any]) -> np.ndarray:

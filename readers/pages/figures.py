@@ -27,10 +27,13 @@ class Figures(NamedTuple):
     high: float = math.nan
     mean: float = math.nan
     std: float = math.nan
+    bounds: bool = False
 
     def cells(self) -> dict[str, str]:
         """The figures as text, by column title."""
-        levels = map(short, (self.low, self.high, self.mean, self.std))
+        levels = list(map(short, (self.low, self.high, self.mean, self.std)))
+        if self.bounds:
+            levels[:2] = f"≥ {levels[0]}", f"≤ {levels[1]}"
         counts = {"values": f"{self.number:,}", "missing": percent(self.missing)}
         return counts | dict(zip(_LEVELS, levels, strict=True))
 
@@ -54,7 +57,8 @@ def of_all(splits: Sequence[Split], feature: str) -> Figures | None:
     shares, means = counts[some] / total, means[some] / scale
     mean = float(shares @ means)
     variance = float(shares @ ((stds[some] / scale) ** 2 + (means - mean) ** 2))
-    return Figures(every, missing, low, high, mean * scale, math.sqrt(variance) * scale)
+    bounds = any(split.gone or split.rows for split in splits)
+    return Figures(every, missing, low, high, mean * scale, math.sqrt(variance) * scale, bounds)
 
 
 def _are_figures(stated: Any) -> bool:

@@ -43,7 +43,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Increased with each change of the interface that library.py calls. */
-enum { VERSION = 11 };
+enum { VERSION = 12 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -649,14 +649,24 @@ static inline uint64_t rest(uint64_t number, uint64_t divisor, double inverse) {
 enum { ROUNDS = 8 };
 
 /* Replaces places of an order of 0 to n - 1 by their numbers: a Feistel network of additions, see order/permutation.py.
- * A number that is not below n is permuted again. `keys` [orders, ROUNDS]; `orders` is NULL if there is only one. */
-EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64_t width,
-                               const int64_t *keys, const int64_t *orders) {
-    const uint64_t w = (uint64_t)width, h = ((uint64_t)n + w - 1) / w;
-    const double of_w = 1.0 / (double)w, of_h = 1.0 / (double)h;
+ * A number that is not below n is permuted again. `sizes` [orders] has each n, `widths` [orders] the smallest number whose
+ * square is at least n, `keys` [orders, ROUNDS]; `orders` is NULL if there is only one. */
+EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, const int64_t *sizes,
+                               const int64_t *widths, const int64_t *keys, const int64_t *orders) {
+    int64_t last = -1;
+    uint64_t n = 0, w = 1, h = 1;
+    double of_w = 1.0, of_h = 1.0;
     for (int64_t at = 0; at < count; at++) {
+        const int64_t order = orders ? orders[at] : 0, *key = keys + ROUNDS * order;
+        if (order != last) {
+            last = order;
+            n = (uint64_t)sizes[order];
+            w = (uint64_t)widths[order];
+            h = (n + w - 1) / w;
+            of_w = 1.0 / (double)w;
+            of_h = 1.0 / (double)h;
+        }
         uint64_t number = (uint64_t)numbers[at];
-        const int64_t *key = keys + (orders ? ROUNDS * orders[at] : 0);
         do {
             uint64_t left = number / h, right = number % h;
             for (int round = 0; round < ROUNDS; round += 2) {
@@ -664,7 +674,7 @@ EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, int64_t n, int64
                 right = rest(right + hash32(left ^ (uint64_t)key[round + 1]), h, of_h);
             }
             number = left * h + right;
-        } while (number >= (uint64_t)n);
+        } while (number >= n);
         numbers[at] = (int64_t)number;
     }
     return -1;

@@ -16,7 +16,7 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of this interface, `VERSION` in `kernel.c`.
-_VERSION = 11
+_VERSION = 12
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -25,7 +25,7 @@ _ARGUMENTS = {
     "rows": [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3, _POINTER],
     "lay_out": [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER],
     "locate": [_POINTER, _NUMBER, *[_POINTER] * 3, *[_NUMBER] * 4, _POINTER, _POINTER],
-    "permute": [_POINTER, *[_NUMBER] * 3, _POINTER, _POINTER],
+    "permute": [_POINTER, _NUMBER, *[_POINTER] * 4],
     "rows_seen": [_POINTER, _NUMBER, _POINTER, _POINTER, _NUMBER],
     "texts": [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3],
 }
@@ -162,18 +162,24 @@ def locate(
 
 
 def permuted(
-    places: np.ndarray, n: int, width: int, keys: np.ndarray, orders: np.ndarray | None
+    places: np.ndarray,
+    sizes: np.ndarray,
+    widths: np.ndarray,
+    keys: np.ndarray,
+    orders: np.ndarray | None,
 ) -> np.ndarray:
-    """The numbers at some places, int64 [k], of a `Permutation` of n numbers, int64 [k].
+    """The numbers at some places, int64 [k], of a `Permutation`, int64 [k].
 
     Args:
-        width: The smallest number whose square is at least n; at least 1.
+        sizes: int64 [orders], how many numbers n each order has.
+        widths: int64 [orders], the smallest number whose square is at least n; at least 1.
         keys: int64 [orders, 8], contiguous, the key of each round.
         orders: int64 [k], contiguous, the order of each place; None if there is only one.
     """
     numbers = np.array(places, np.int64)  # A copy.
     of = None if orders is None else address(orders)
-    LIBRARY.readers_permute(address(numbers), numbers.size, n, width, address(keys), of)
+    of_orders = address(sizes), address(widths), address(keys), of
+    LIBRARY.readers_permute(address(numbers), numbers.size, *of_orders)
     return numbers
 
 

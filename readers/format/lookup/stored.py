@@ -20,7 +20,7 @@ from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
 
-# Records that are read at a time, and the bytes between two records that are read together.
+# Records that are read at a time, and the bytes between two of them that are read as well, rather than separately.
 _TOGETHER, _GAP_BYTES = 128, 64 << 10
 
 
@@ -33,10 +33,11 @@ def seen_flags(directory: str, split: Split) -> np.ndarray:
     return flags
 
 
-def flags_where(directory: str, split: Split, where: Where) -> np.ndarray:
-    """Whether each stored record of a split fulfils a condition, bool [stored]; errors as for `sections`."""
+def rows_where(directory: str, split: Split, where: Where) -> np.ndarray:
+    """The rows of a split that readers see and that fulfil a condition, int64 [n]; errors as for `sections`."""
     found = map(where, sections(directory, split.shards, where.sections))
-    return np.concatenate([np.empty(0, bool), *found])
+    flags = np.concatenate([np.empty(0, bool), *found])
+    return np.flatnonzero(flags & seen_flags(directory, split))
 
 
 def hashes_of(directory: str, split: Split) -> np.ndarray:
@@ -48,7 +49,7 @@ def hashes_of(directory: str, split: Split) -> np.ndarray:
 
 
 class StoredFrames(NamedTuple):
-    """Some stored records: `data`, uint8 [m], in which frames begin and end (int64 [n]), and sections of the index."""
+    """Some stored records: `data`, uint8 [m], in which frames begin and end, int64 [n], and sections of the index."""
 
     data: np.ndarray
     starts: np.ndarray
@@ -60,27 +61,32 @@ def stored_frames(
     directory: str, shards: Sequence[Shard], rows: np.ndarray, names: Sequence[str] = ()
 ) -> Iterator[StoredFrames]:
     """Yields some records with sections of the index, in several parts; other arguments and errors as for `stored_values`."""
-    firsts = np.cumsum([0, *(shard.records for shard in shards)])
-    ends = rows.searchsorted(firsts)
-    numbers = np.flatnonzero(np.diff(ends)).tolist()
-    read = sections(directory, [shards[number] for number in numbers], [OFFSET, *names])
-    for number, columns in zip(numbers, read, strict=True):
-        path = join(directory, shards[number].path)
-        of_shard = rows[ends[number] : ends[number + 1]] - firsts[number]
-        for some in np.split(of_shard, range(_TOGETHER, len(of_shard), _TOGETHER)):
-            starts, stops = (columns[OFFSET][some + end].astype(np.int64) for end in (0, 1))
-            gaps = np.flatnonzero(starts[1:] - stops[:-1] > _GAP_BYTES)
-            begins, lasts = starts[np.append(0, gaps + 1)], stops[np.append(gaps, -1)]
-            places = zip(begins.tolist(), lasts.tolist(), strict=True)
+    first = np.cumsum([0, *(shard.records for shard in shards)])
+    parts = np.split(rows, rows.searchsorted(first[1:]))
+    some = [
+        (shard, part - start)
+        for shard, part, start in zip(shards, parts, first, strict=False)
+        if len(part)
+    ]
+    read = sections(directory, [shard for shard, _ in some], [OFFSET, *names])
+    for (shard, of_shard), columns in zip(some, read, strict=True):
+        path = join(directory, shard.path)
+        for numbers in np.split(of_shard, range(_TOGETHER, len(of_shard), _TOGETHER)):
+            starts, stops = columns[OFFSET][[numbers, numbers + 1]].astype(np.int64)
+            gaps = np.flatnonzero(starts[1:] - stops[:-1] > _GAP_BYTES) + 1
+            begins, ends = starts[np.append(0, gaps)], stops[np.append(gaps, 0) - 1]
+            places = zip(begins.tolist(), ends.tolist(), strict=True)
             ranges = [Range(path, *place) for place in places]
             data = np.frombuffer(b"".join(files_of(path).read_ranges(ranges)), np.uint8)
-            # Where the bytes of each range are in the data.
-            moved = begins - np.cumsum(lasts - begins) + lasts - begins
-            moved = np.repeat(moved, np.diff([0, *(gaps + 1), len(some)]))
-            starts, stops = starts - moved, stops - moved
+            # From places in the file to places in the data.
+            moves = np.cumsum(ends - begins) - ends
+            moved = np.repeat(moves, np.diff([0, *gaps, len(numbers)]))
+            starts, stops = starts + moved, stops + moved
             if len(data) != stops[-1] or not intact(address(data) + starts, stops - starts).all():
                 raise CorruptRecordError(f"{path}: damaged; beam-shards verify names the record")
-            yield StoredFrames(data, starts, stops, {name: columns[name][some] for name in names})
+            yield StoredFrames(
+                data, starts, stops, {name: columns[name][numbers] for name in names}
+            )
 
 
 def stored_values(
@@ -101,7 +107,7 @@ def stored_values(
     """
     decoder = ColumnDecoder(schema)
     for data, starts, stops, _ in stored_frames(directory, shards, rows):
-        decoded = decoder.decode(data, starts, stops)
-        if decoded.errors:
-            raise CorruptRecordError(f"{directory}: {min(decoded.errors.values())}")
-        yield {name: column.arrays() for name, column in decoded.columns.items()}
+        found, errors, _ = decoder.decode(data, starts, stops)
+        if errors:
+            raise CorruptRecordError(f"{directory}: {min(errors.values())}")
+        yield {name: column.arrays() for name, column in found.items()}

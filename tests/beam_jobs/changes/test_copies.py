@@ -13,10 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import readers
-from beam_jobs import UsageError, write
+from beam_jobs import DataError, UsageError, write
+from beam_jobs.changes import compact as compact_command
+from beam_jobs.changes import expire
+from beam_jobs.changes import purge as purge_command
 from beam_jobs.changes.compact import compact
 from beam_jobs.changes.merge import merge
 from beam_jobs.changes.purge import purge
+from beam_jobs.dataset import changes, copier, generations
 from readers.format.decode.records import parse_example
 from readers.format.manifest import Manifest, open_generation
 from tests.support.living import (
@@ -24,6 +28,7 @@ from tests.support.living import (
     SPLITS,
     batches,
     command,
+    files_of,
     living,
     record,
     write_living,
@@ -54,7 +59,7 @@ def keys_of(path):
     while at < len(data):
         size = int.from_bytes(data[at : at + 8], "little")
         found = parse_example(data[at + 12 : at + 12 + size], {"key"})
-        keys.add(bytes(found["key"][1][0]).decode())
+        keys.update(bytes(key).decode() for key in found.get("key", (0, ()))[1])
         at += size + 16
     return keys
 
@@ -132,14 +137,16 @@ def with_family(directory):
         Path(directory, name).write_bytes(whole.to_bytes())
 
 
-@pytest.mark.parametrize("gone", [set(), {2, 7, 11}])
-def test_families_become_part_of_the_records(tmp_path, gone):
-    with_family(tmp_path / "photos")
-    if gone:
-        command("delete", tmp_path / "photos", *(f"--key=k{n}" for n in gone))
-    compact(str(tmp_path / "photos"), 3, processes=1)
-    write_living(tmp_path / "plain", [n for n in ALL if n not in gone], num_shards=3)
-    assert_same(tmp_path / "photos", tmp_path / "plain")
+def test_families_become_part_of_the_records(tmp_path):
+    for name, gone, erased in (("a", [], []), ("b", ["k2", "k7", "k11"], ["k3", "k4", "k5"])):
+        with_family(tmp_path / name)
+        if gone:
+            command("delete", tmp_path / name, *(f"--key={key}" for key in gone))
+            purge(f"{tmp_path}/{name}", erased, processes=1)
+        compact(f"{tmp_path}/{name}", 3, processes=1)
+        left = [n for n in ALL if f"k{n}" not in (*gone, *erased)]
+        write_living(tmp_path / f"plain-{name}", left, num_shards=3)
+        assert_same(tmp_path / name, tmp_path / f"plain-{name}")
 
 
 @settings(max_examples=10, deadline=None)
@@ -188,48 +195,145 @@ def test_datasets_that_differ_are_not_merged(tmp_path, how, message):
         merge([f"{tmp_path}/a"], f"{tmp_path}/b")
 
 
-@settings(max_examples=12, deadline=None)
-@given(ADDED, GONE, st.sets(st.sampled_from(ALL), max_size=3), st.booleans())
-def test_nothing_but_the_keys_is_erased(added, gone, erased, is_whole):
+@settings(max_examples=10, deadline=None)
+@given(ADDED, GONE, st.sets(st.sampled_from(ALL), max_size=3))
+def test_nothing_but_the_keys_is_erased(added, gone, erased):
     if {*added} == {3}:
         return
     with tempfile.TemporaryDirectory() as folder:
-        directory = Path(folder, "photos")
-        if is_whole:
-            with_family(directory)
-        else:
-            history(directory, added, gone, num_shards=3)
+        directory, plain = Path(folder, "photos"), Path(folder, "plain")
+        history(directory, added, gone, num_shards=3)
         keys = {f"k{n}" for n in erased}
-        before, model = Manifest.read(directory), living(directory)
-        had = files_with(directory, keys)
+        before, model, had = (
+            Manifest.read(directory),
+            living(directory),
+            files_with(directory, keys),
+        )
         listed = {n: Manifest.read(f"{directory}@{n}") for n in range(1, before.generation + 1)}
-        kept = {
-            n: batches(f"{directory}@{n}", "train")
-            for n, m in listed.items()
-            if not had & m.paths and m.splits["train"].records
-        }
-        stored = set().union(*(keys_of(p) for p in directory.rglob("*.tfrecord")))
+        purged = [n for n, manifest in listed.items() if manifest.paths & had]
+        kept = [n for n in listed if n not in purged and listed[n].splits["train"].records]
+        was = {n: batches(f"{directory}@{n}", "train") for n in kept}
+        stored = {f"k{n}" for n in ALL if added[n] < 3}
         receipt = purge(str(directory), keys, processes=1)
-        assert not files_with(directory, keys)
-        assert living(directory) == {
-            s: [n for n in ns if n not in erased] for s, ns in model.items()
-        }
-        assert receipt["keys"].keys() == {
-            hashlib.sha256(k.encode()).hexdigest() for k in keys & stored
-        }
-        assert receipt["generations"] == [
-            n for n, manifest in listed.items() if manifest.paths & had
-        ]
+        assert not files_with(directory, keys) and not receipt["left"]
+        left = {s: [n for n in numbers if n not in erased] for s, numbers in model.items()}
+        assert living(directory) == left
+        expected = {hashlib.sha256(key.encode()).hexdigest(): 1 for key in keys & stored}
+        assert (receipt["keys"], receipt["generations"]) == (expected, purged)
         # Other shards keep their names, and other generations their batches.
-        after = Manifest.read(directory)
-        others = {shard.path for shard in before.shards} - had
-        assert others <= after.paths
-        assert kept == {n: batches(f"{directory}@{n}", "train") for n in kept}
+        assert {shard.path for shard in before.shards} - had <= Manifest.read(directory).paths
+        assert was == {n: batches(f"{directory}@{n}", "train") for n in kept}
+        for n in purged:
+            with pytest.raises(ValueError, match=f"generation {n} is not here any more"):
+                Manifest.read(f"{directory}@{n}")
         assert readers.verify(directory).ok
-        plain = Path(folder, "plain")
-        left = sorted(n for ns in living(directory).values() for n in ns)
-        if left:
+        if numbers := sorted(n for some in left.values() for n in some):
             compact(str(directory), 3, processes=1)
-            write_living(plain, left, num_shards=3)
-            if not is_whole:
-                assert_same(directory, plain)
+            write_living(plain, numbers, num_shards=3)
+            assert_same(directory, plain)
+
+
+def test_a_state_of_a_purged_generation_ends_with_one_line(tmp_path):
+    write_living(tmp_path / "photos", ALL)
+    how = {"split": "train", "shuffle": True, "batching": "padded"}
+    state = readers.as_numpy(str(tmp_path / "photos"), 3, **how).state()
+    command("tag", tmp_path / "photos", "paper")
+    key = f"k{living(tmp_path / 'photos')['train'][0]}"
+    text = command(
+        "purge", tmp_path / "photos", "--key", key, "--receipt", tmp_path / "receipt.json"
+    )
+    assert "erased 1 records of 1 keys" in text and "tags: 1" in text
+    assert key not in (tmp_path / "receipt.json").read_text()
+    with pytest.raises(ValueError, match="generation 1 is not here any more"):
+        next(iter(readers.as_numpy(str(tmp_path / "photos"), 3, **how, state=state)))
+    with pytest.raises(ValueError, match="no generation or tag 'paper'"):
+        Manifest.read(f"{tmp_path}/photos@paper")
+
+
+def counted(original, left):
+    """A function that is killed when it is called for the n-th time, together with others that share the count."""
+
+    def call(*arguments, **named):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return original(*arguments, **named)
+
+    return call
+
+
+NAMED = [(changes, "write_file"), (copier.ShardFile, "finish"), (copier.ShardFile, "commit")]
+NAMED += [(generations, n) for n in ("write_file", "sync_names", "delete_files", "drop_uploads")]
+NAMED += [(expire, "delete_files"), (purge_command, "delete_files")]
+
+
+def compacted(folder):
+    compact(f"{folder}/photos", 3, processes=1)
+
+
+def purged(folder):
+    purge(f"{folder}/photos", {"k3", "k7"}, processes=1)
+
+
+def merged(folder):
+    merge([f"{folder}/photos", f"{folder}/more"], f"{folder}/both")
+
+
+@pytest.mark.parametrize("run", [compacted, purged, merged])
+def test_a_killed_command_is_repeated_to_the_same_bytes(tmp_path, monkeypatch, run):
+    write_living(tmp_path / "a/photos", range(12))
+    write_living(tmp_path / "a/photos", range(12, 20), append=True)
+    write_living(tmp_path / "a/more", range(30, 40))
+    shutil.copytree(tmp_path / "a", tmp_path / "plain")
+    run(tmp_path / "plain")
+    for step in range(100):
+        shutil.copytree(tmp_path / "a", tmp_path / f"b{step}")
+        left = [None] * step
+        with monkeypatch.context() as patched:
+            for module, name in NAMED:
+                patched.setattr(module, name, counted(getattr(module, name), left))
+            try:
+                run(tmp_path / f"b{step}")
+                break
+            except KeyboardInterrupt:
+                pass
+        # The newest generation is whole.
+        for name in {"photos", "more", "both"} & {
+            p.name for p in (tmp_path / f"b{step}").iterdir()
+        }:
+            if (tmp_path / f"b{step}" / name / "generations").exists():
+                assert readers.verify(tmp_path / f"b{step}" / name).ok
+        run(tmp_path / f"b{step}")
+        assert files_of(tmp_path / f"b{step}") == files_of(tmp_path / "plain")
+    assert step > 8
+
+
+def deleted(folder):
+    command("delete", f"{folder}/photos", "--key", "k3", "--key", "k7")
+
+
+@pytest.mark.parametrize("second", [deleted, purged])
+@pytest.mark.parametrize("first", [compacted, purged])
+def test_of_two_commands_at_once_one_commits(tmp_path, monkeypatch, first, second):
+    write_living(tmp_path / "photos", ALL)
+    module = purge_command if first is purged else compact_command
+    seen = module.seen_flags
+
+    def overtaken(*arguments):
+        monkeypatch.undo()
+        with pytest.raises(UsageError, match="another job is writing here: "):
+            second(tmp_path)
+        monkeypatch.setattr("beam_jobs.dataset.lease.refuse_if_busy", lambda _: None)
+        monkeypatch.setattr("beam_jobs.dataset.lease._runs", lambda *_: {})
+        second(tmp_path)
+        return seen(*arguments)
+
+    monkeypatch.setattr(module, "seen_flags", overtaken)
+    with pytest.raises((DataError, OSError)) as caught:
+        first(tmp_path)
+    print(caught.value)
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    assert readers.verify(tmp_path / "photos").ok
+    expected = {*ALL} - {3, 7}
+    assert {n for numbers in living(tmp_path / "photos").values() for n in numbers} == expected

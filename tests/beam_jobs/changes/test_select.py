@@ -81,7 +81,7 @@ def test_a_subset_pins_the_generation_of_its_base(tmp_path):
     output = command(
         "select", f"{base}@1", "--rows", tmp_path / "rows", "--split", "val", "--output", sub
     )
-    assert output.splitlines()[1] == f"{sub}: 3 records of val"
+    assert output.splitlines()[1] == f"{sub}: selected 3 of val"
     chosen, expected = living(sub), [living(base)["val"][row] for row in (0, 3, 5)]
     assert chosen == {"val": expected}
     command("delete", base, "--where", "label >= 0")
@@ -164,6 +164,6 @@ def test_a_history_is_listed(changed, capsys):
     newest, second, first = capsys.readouterr().out.splitlines()
     counts = [len(numbers) for numbers in living(changed / "photos@1").values()]
     assert first.startswith("   1  2") and first.endswith("write  paper")
-    assert f"train {counts[0]} +{counts[0]}, val {counts[1]} +{counts[1]}" in first
+    assert f"train {counts[0]} (+{counts[0]} -0), val {counts[1]} (+{counts[1]} -0)" in first
     assert "delete keys=" in second and "select-" in second
-    assert sum(newest.count(f" -{n}") for n in (1, 2)) == 1
+    assert newest.count("(+0 -1)") == 1

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import readers
-from readers.order import orders
+from readers.order import mixture
 from readers.order.mixture import MixedOrder
-from readers.order.orders import GlobalOrder, SequentialOrder
+from readers.order.orders import GLOBAL
 from readers.order.permutation import Permutation
 from tests.support.datasets import write_dataset, write_numbers
 
@@ -52,14 +52,14 @@ def test_a_state_of_other_weights_is_refused(datasets):
 @settings(max_examples=50, deadline=None)
 def test_every_dataset_has_its_exact_share_of_any_number_of_windows(weights, seed, windows):
     counts = [10**12] * len(weights)
-    order = MixedOrder(counts, [SequentialOrder()] * len(counts), weights, seed)
+    order = MixedOrder(counts, weights, seed)
     size = max(256, 4 * len(weights))
     shares = [Fraction(str(w)) / sum(Fraction(str(w)) for w in weights) for w in weights]
     exact = [math.floor(windows * size * share) for share in shares]
     # The records before the place at which all of these are read are exactly these.
-    following = order(0, sum(exact) + np.arange(3 * size))
+    datasets, turns = order.turns(0, sum(exact) + np.arange(3 * size))
     for dataset, before in enumerate(exact):
-        mine = following[following // 10**12 == dataset] % 10**12
+        mine = turns[datasets == dataset]
         assert mine.tolist() == list(range(before, before + len(mine)))
         assert len(mine) <= math.floor((windows + 4) * size * shares[dataset]) - before
 
@@ -68,23 +68,11 @@ def test_every_dataset_has_its_exact_share_of_any_number_of_windows(weights, see
 @settings(max_examples=25, deadline=None)
 def test_a_mixture_reads_each_dataset_in_turn_from_any_place(tiny, seed, start):
     counts = [10**12] * (tiny + 2)
-    order = MixedOrder(counts, [SequentialOrder()] * len(counts), [2, 1.37, *[1e-2] * tiny], seed)
-    found = order(0, start + np.arange(9000))
-    assert (order(0, start + np.arange(4000, 4100)) == found[4000:4100]).all()
+    order = MixedOrder(counts, [2, 1.37, *[1e-2] * tiny], seed)
+    found = np.stack(order.turns(0, start + np.arange(9000)))
+    assert (np.stack(order.turns(0, start + np.arange(4000, 4100))) == found[:, 4000:4100]).all()
     for dataset in range(len(counts)):
-        mine = found[found // 10**12 == dataset]
-        assert (np.diff(mine) == 1).all()
-
-
-class OneEpochAtATime:
-    """An order that is asked for each epoch alone."""
-
-    def __init__(self, order):
-        self._order = order
-
-    def __call__(self, epochs, places):
-        pairs = zip(epochs.tolist(), places.tolist(), strict=True)
-        return np.array([self._order(epoch, np.array([place]))[0] for epoch, place in pairs])
+        assert (np.diff(found[1, found[0] == dataset]) == 1).all()
 
 
 @given(
@@ -96,10 +84,13 @@ class OneEpochAtATime:
 @settings(max_examples=20, deadline=None)
 def test_places_of_many_epochs_are_found_together_as_alone(datasets, epoch, seed, places):
     counts, weights = zip(*datasets, strict=True)
-    each = [GlobalOrder(count, seed, number) for number, count in enumerate(counts)]
-    alone = MixedOrder(counts, [*map(OneEpochAtATime, each)], weights, seed)
-    together, places = MixedOrder(counts, each, weights, seed), np.array(places)
-    np.testing.assert_array_equal(together(epoch, places), alone(epoch, places))
+    order = MixedOrder(counts, weights, seed)
+    expected = []
+    for dataset, turn in np.stack(order.turns(epoch, np.array(places))).T.tolist():
+        count = counts[dataset]
+        own = Permutation(count, seed, turn // count, GLOBAL, dataset)(np.array([turn % count]))
+        expected.append(sum(counts[:dataset]) + int(own[0]))
+    assert order(epoch, np.array(places)).tolist() == expected
 
 
 def test_a_tiny_dataset_takes_one_permutation_however_often_it_is_read(monkeypatch):
@@ -110,15 +101,15 @@ def test_a_tiny_dataset_takes_one_permutation_however_often_it_is_read(monkeypat
             made.append(arguments)
             super().__init__(*arguments)
 
-    monkeypatch.setattr(orders, "Permutation", Counted)
-    order = MixedOrder([10, 10**6], [GlobalOrder(10, 3, 0), GlobalOrder(10**6, 3, 1)], [1, 1], 3)
-    found = order(0, np.arange(4096))
+    monkeypatch.setattr(mixture, "Permutation", Counted)
+    found = MixedOrder([10, 10**6], [1, 1], 3)(0, np.arange(4096))
     assert np.bincount(found[found < 10]).tolist() == pytest.approx([204.8] * 10, abs=1)
-    assert len(made) == 2
+    # And one for each window of 256 places, which has the datasets in a random order.
+    assert len(made) == 1 + 16
 
 
 def test_datasets_are_spread_evenly_without_a_shuffle():
-    order = MixedOrder([100, 100], [SequentialOrder(), SequentialOrder()], [3, 1], None)
+    order = MixedOrder([100, 100], [3, 1], None)
     found = order(0, np.arange(40))
     assert (found >= 100).reshape(10, 4).sum(axis=1).tolist() == [1] * 10
     assert found[found < 100].tolist() == list(range(30))

@@ -1,0 +1,79 @@
+"""Measures how fast a dataset is read of which some records are gone, relative to the same dataset with all of them.
+
+    python benchmarks/living.py --data /tmp/living [--records 1000000] [--shards 10] [--batches 2000] [--turns 5]
+
+Each turn reads the first batches of a global shuffle of each dataset, one after another; a ratio is of one turn. The
+folder is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+from first_batch import write
+
+import readers
+from readers.format.lookup.rows import RowList, pack_rows
+
+
+def delete(base: Path, folder: Path, count: int) -> None:
+    """Writes a dataset in the files of another one, of which some records, drawn at random, are gone."""
+    folder.mkdir()
+    manifest = readers.Manifest.read(base)
+    (split,) = manifest.splits.values()
+    rows = np.sort(np.random.default_rng(7).choice(split.stored, count, replace=False))
+    data = pack_rows(rows, split.stored)
+    (folder / "train.gone").write_bytes(data)
+    gone = RowList("train.gone", count, google_crc32c.value(data))
+    shards = tuple(replace(s, path=f"../{base.name}/{s.path}") for s in split.shards)
+    splits = {"train": replace(split, shards=shards, gone=gone)}
+    text = replace(manifest, splits=splits, base=(f"../{base.name}",)).to_bytes()
+    (folder / "manifest.json").write_bytes(text)
+
+
+def rate(folder: Path, batches: int, seed: int) -> float:
+    """Records per second of a number of batches, after the first one."""
+    read = readers.as_numpy(folder, batch_size=1024, shuffle=True, seed=seed)
+    next(read)
+    began = time.perf_counter()
+    for _ in range(batches):
+        next(read)
+    return batches * 1024 / (time.perf_counter() - began)
+
+
+def main() -> None:
+    """Makes the datasets that are missing, reads them in turns, and prints the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="a folder, created if missing")
+    parser.add_argument("--records", type=int, default=1_000_000, help="of each shard")
+    parser.add_argument("--shards", type=int, default=10)
+    parser.add_argument("--batches", type=int, default=2000)
+    parser.add_argument("--turns", type=int, default=5)
+    flags = parser.parse_args()
+    every = flags.records * flags.shards
+    counts = {"all": 0, "few": every // 10_000, "tenth": every // 10}
+    for name, count in counts.items():
+        if name == "all" and not (flags.data / name).exists():
+            write(flags.data / name, flags.records, flags.shards)
+        elif not (flags.data / name).exists():
+            delete(flags.data / "all", flags.data / name, count)
+    rates: dict[str, list[float]] = {name: [] for name in counts}
+    for turn in range(flags.turns + 1):
+        for name in counts:
+            once = rate(flags.data / name, flags.batches, turn)
+            if turn:  # The first turn warms the pages of the files.
+                rates[name].append(once)
+    print("| gone | records/s | of all |\n|---|---|---|")
+    for name, found in rates.items():
+        ratio = statistics.median(a / b for a, b in zip(found, rates["all"], strict=True))
+        print(f"| {counts[name]:,} of {every:,} | {statistics.median(found):,.0f} | {ratio:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
