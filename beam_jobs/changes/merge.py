@@ -71,6 +71,8 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
 
 def _difference(one: Manifest, other: Manifest) -> str:
     """What differs in two datasets that cannot be one; empty if nothing does."""
+    if "select" in (one.operation.get("name"), other.operation.get("name")):
+        return "other statistics, because one is a subset (compact it before),"
     for name in {**one.schema, **other.schema}:
         ours, theirs = (each.schema.get(name, "missing") for each in (one, other))
         if ours != theirs:
@@ -131,7 +133,8 @@ def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
         splits[name] = with_rows(change, f"{change.folder()}/{name}", split, seen, False)
     rejects = tuple(path for manifest in manifests for path in manifest.rejects)
     base = tuple({base: None for manifest in manifests for base in manifest.base})
-    return replace(first, splits=splits, rejects=rejects, base=base, generation=0, ancestors=())
+    fields = {"splits": splits, "rejects": rejects, "base": base, "job": "", "ancestors": ()}
+    return replace(first, **fields, generation=0)
 
 
 def _moved(output: str, generation: Generation) -> Manifest:

@@ -331,7 +331,7 @@ def test_of_two_commands_at_once_one_commits(tmp_path, monkeypatch, first, secon
     monkeypatch.setattr(module, "seen_flags", overtaken)
     # After a purge, the files are gone that the first one reads.
     with pytest.raises(
-        (DataError, UsageError), match="another job|is missing|No such file"
+        (DataError, UsageError), match=r"another job|is missing|No such file"
     ) as caught:
         first(tmp_path)
     assert "\n" not in str(caught.value)
