@@ -286,7 +286,8 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     directory, data = output.directory, manifest.to_bytes()
     name = generation_file(output.generation)
     # After a loss of power there must be no manifest without its shards.
-    sync_names(directory, manifest.paths)
+    older = before.manifest.paths if before.manifest and manifest.ancestors else set[str]()
+    sync_names(directory, manifest.paths - older)
     advice = "run it again" if manifest.ancestors else "add --overwrite to replace it"
     too_late = OvertakenError(
         f"--output {directory}: another job completed a dataset here while this one ran; {advice}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from beam_jobs.dataset.changes import written_rows
+from beam_jobs.dataset.changes import statistics_without, written_rows
 from beam_jobs.dataset.generations import OvertakenError, commit, state_of
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError
@@ -16,11 +16,11 @@ from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.labels import LABEL, Names
 from readers.format.index import HASH, HASH_LOW
 from readers.format.lookup.sections import sections
-from readers.format.lookup.seen import seen_rows
+from readers.format.lookup.stored import seen_flags
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import Generation, Manifest, open_generation
 from readers.format.schema import Schema
-from readers.format.splits import Split
+from readers.format.splits import Shard
 
 # Commands that may commit between two attempts of an append.
 _ATTEMPTS = 10
@@ -78,13 +78,17 @@ def with_statistics(
 
 
 def commit_appended(
-    output: Output, names: Names, appended: Callable[[Manifest], Manifest]
+    output: Output,
+    names: Names,
+    shards: Sequence[Shard],
+    appended: Callable[[Manifest], Manifest],
 ) -> Manifest:
     """Commits the shards of a job after those of the newest generation, without encoding again if that changes meanwhile.
 
     Args:
         output: The dataset.
         names: The names of classes by feature.
+        shards: The shards of the job.
         appended: The manifest of a generation -> that of the job alone, with the statistics of both.
 
     Raises:
@@ -92,10 +96,10 @@ def commit_appended(
     """
     for _ in range(_ATTEMPTS):
         parent = _newest(output, names)
-        ours = appended(parent.manifest)
-        if {shard.path for shard in ours.shards} <= parent.manifest.paths:
+        if {shard.path for shard in shards} <= parent.manifest.paths:
             return parent.manifest  # An earlier attempt has committed.
-        manifest = _joined(output, parent, ours)
+        before = _without_replaced(output, parent, shards)
+        manifest = _joined(output, parent, before, appended(before))
         with contextlib.suppress(OvertakenError):
             numbered = replace(output, generation=manifest.generation)
             commit(numbered, manifest, state_of(output.directory))
@@ -103,50 +107,55 @@ def commit_appended(
     raise _too_late(output, "changed the dataset again and again")
 
 
-def _joined(output: Output, parent: Generation, ours: Manifest) -> Manifest:
-    """The manifest of the next generation, given that of a job; DataError if both have a key that may not be replaced."""
-    directory, before = output.directory, parent.manifest
-    keys = StoredKeys(f"{directory}@{before.generation}")
-    splits = dict[str, Split]()
-    replaced: dict[int, list[np.ndarray]] = {number: [] for number in range(len(before.splits))}
-    if output.placement.existing == "replace" or parent.sha256 != output.parent:
-        for split in ours.splits.values():
-            for columns in sections(directory, split.shards, (HASH, HASH_LOW)):
-                high, low = columns[HASH].astype(np.uint64), columns[HASH_LOW]
-                found = keys.find((high << np.uint64(32)) | low)
-                for number, rows in replaced.items():
-                    rows.append(found[found[:, 0] == number, 1])
-        count = sum(len(some) for rows in replaced.values() for some in rows)
-        if count and output.placement.existing != "replace":
-            raise _too_late(output, f"added {count} of the same keys")
-    folder = next(iter(ours.shards)).path.partition("/")[0]
-    for (name, old), rows in zip(before.splits.items(), replaced.values(), strict=True):
-        new = ours.splits[name]
-        stored, gone = old.stored + new.stored, old.gone
-        if any(map(len, rows)):
-            seen = seen_rows(directory, old)
-            every = np.concatenate([*rows, *([] if seen is None else [seen.listed])]).astype(
-                np.int64
+def _without_replaced(output: Output, parent: Generation, shards: Sequence[Shard]) -> Manifest:
+    """The manifest of a generation without the records whose keys are in some shards; DataError if these may not replace any."""
+    manifest, directory = parent.manifest, output.directory
+    if output.placement.existing != "replace" and parent.sha256 == output.parent:
+        return manifest
+    keys, places = StoredKeys(f"{directory}@{manifest.generation}"), [np.empty((0, 2), np.int64)]
+    for columns in sections(directory, shards, (HASH, HASH_LOW)):
+        high, low = columns[HASH].astype(np.uint64), columns[HASH_LOW]
+        places.append(keys.find((high << np.uint64(32)) | low))
+    found = np.concatenate(places)
+    found = found[found[:, 0] >= 0]
+    if len(found) and output.placement.existing != "replace":
+        raise _too_late(output, f"added {len(found)} of the same keys")
+    folder, splits = shards[0].path.partition("/")[0], dict(manifest.splits)
+    for number, (name, split) in enumerate(manifest.splits.items()):
+        rows = np.sort(found[found[:, 0] == number, 1])
+        if len(rows):
+            seen = seen_flags(directory, split)
+            seen[rows] = False
+            gone = written_rows(
+                output, f"{folder}/{name}.gone", np.flatnonzero(~seen), split.stored
             )
-            gone = written_rows(output, f"{folder}/{name}.gone", np.sort(every), stored)
-        splits[name] = Split(
-            (*old.shards, *new.shards),
-            old.rejected + new.rejected,
-            new.statistics,
-            old.duplicates + new.duplicates,
-            new.remarks,
-            gone,
+            left = statistics_without(directory, manifest, split, rows)
+            splits[name] = replace(split, gone=gone, statistics=left)
+    return replace(manifest, splits=splits)
+
+
+def _joined(output: Output, parent: Generation, before: Manifest, ours: Manifest) -> Manifest:
+    """The manifest of the next generation: that of a job, after the splits of `before`."""
+    splits = {
+        name: replace(
+            old,
+            shards=(*old.shards, *new.shards),
+            rejected=old.rejected + new.rejected,
+            statistics=new.statistics,
+            duplicates=old.duplicates + new.duplicates,
+            remarks=new.remarks,
         )
+        for (name, old), new in zip(before.splits.items(), ours.splits.values(), strict=True)
+    }
     return replace(
-        ours,
+        before,
         splits=splits,
-        options=before.options,
-        files=before.files,
-        vocabulary=before.vocabulary,
-        tokenizer=before.tokenizer,
+        label_names=ours.label_names,
+        class_names=ours.class_names,
+        versions=ours.versions,
+        job=ours.job,
         rejects=(*before.rejects, *ours.rejects),
         generation=before.generation + 1,
         ancestors=(*before.ancestors, parent.sha256),
-        base=before.base,
         operation={"name": "append", **(output.append or {})},
     )

@@ -146,7 +146,8 @@ def commit_dataset(
                 known = splits, every, summary, class_names, schema, vocabulary, tokenizer, files
                 return _manifest_of(output, *known)
 
-            return commit_appended(output, class_names, appended)
+            added = [result.shard for results in splits for result in results if result.shard]
+            return commit_appended(output, class_names, added, appended)
         manifest = _manifest_of(
             output, splits, statistics, summary, class_names, schema, vocabulary, tokenizer, files
         )

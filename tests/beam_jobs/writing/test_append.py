@@ -98,11 +98,26 @@ def test_an_existing_key_is_an_error_or_left_out_or_replaced(first, second, exis
         new = {key: 1 for key in second if existing == "replace" or key not in first}
         assert found == {**dict.fromkeys(first, 0), **new}
         assert all_numbers(f"{here}@1") == before
+        for split in Manifest.read(here).splits.values():
+            values = split.statistics.get("n", {}).get("count", 0), split.counts_of("label")
+            assert values[0] == split.records == sum((values[1] or {}).values())
         assert readers.verify(here).ok
         splits = Manifest.read(here).splits.values()
         assert sum(split.duplicates for split in splits) == (
             len(again) if existing == "skip" and len(again) < len(second) else 0
         )
+
+
+def test_an_append_reads_no_older_record(tmp_path):
+    add(tmp_path, ["a", "b", "c"])
+    shards = [shard.path for shard in Manifest.read(tmp_path).shards]
+    contents = {path: (tmp_path / path).read_bytes() for path in shards}
+    for path in shards:
+        (tmp_path / path).unlink()
+    add(tmp_path, ["d"], append=True)
+    for path, data in contents.items():
+        (tmp_path / path).write_bytes(data)
+    assert records_of(tmp_path).keys() == {*"abcd"}
 
 
 def test_the_same_append_again_changes_nothing(tmp_path):
