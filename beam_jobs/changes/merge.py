@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from beam_jobs.changes.choice import with_rows
+from beam_jobs.changes.choice import moved, with_rows
 from beam_jobs.changes.compact import compact
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
@@ -62,7 +61,7 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
                 "beam-shards reshard"
             )
     operation = {"name": "merge", "of": [each.sha256 for each in found]}
-    with changing(output, operation, found[0].manifest) as change:
+    with changing(output, operation, moved(output, found[0])) as change:
         if change.parent.operation == operation:
             return change.parent
         _check_keys(found)
@@ -93,21 +92,21 @@ def _check_keys(found: Sequence[Generation]) -> None:
     twice = every[1:][every[1:] == every[:-1]]
     if not len(twice) or found[0].manifest.options.get("job") == "reshard":
         return  # A reshard job orders records by the names of their files, which may be the same.
-    keys, feature = set[str](), Features.of(found[0].manifest).named("key")
+    keys, feature = set[bytes](), Features.of(found[0].manifest).named("key")
     for directory, manifest, split in parts if feature else ():
         rows = np.flatnonzero(np.isin(hashes_of(directory, split), twice[:_NAMED]))
         schema = manifest.schema.select([feature])
         for values in stored_values(directory, split.shards, schema, rows):
-            keys.update(key.decode("utf-8", "replace") for key in values[feature])
+            keys.update(values[feature])
+    named = ", ".join(key.decode("utf-8", "replace") for key in sorted(keys))
     raise UsageError(
-        f"{len(twice):,} keys are in several datasets: {', '.join(sorted(keys))}; remove them from one of them with "
-        "beam-shards delete DIR --keys FILE"
+        f"{len(twice):,} keys are in several datasets: {named}; delete them in one of them before"
     )
 
 
 def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
     """The manifest of all records, after the lists of those that are gone are written."""
-    manifests, splits = [_moved(change.directory, each) for each in found], dict[str, Split]()
+    manifests, splits = [moved(change.directory, each) for each in found], dict[str, Split]()
     first = manifests[0]
     names = {name: first.name_of_job(name) for name, f in first.schema.items() if not f.step}
     for name in {name: None for manifest in manifests for name in manifest.splits}:
@@ -133,28 +132,4 @@ def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
         splits[name] = with_rows(change, f"{change.folder()}/{name}", split, seen, False)
     rejects = tuple(path for manifest in manifests for path in manifest.rejects)
     base = tuple({base: None for manifest in manifests for base in manifest.base})
-    fields = {"splits": splits, "rejects": rejects, "base": base, "job": "", "ancestors": ()}
-    return replace(first, **fields, generation=0)
-
-
-def _moved(output: str, generation: Generation) -> Manifest:
-    """A manifest whose paths lead from another directory to its files."""
-    directory, manifest, _ = generation
-    parent = output.rpartition("/")[0]
-
-    def moved(value: Any, name: str = "path") -> Any:
-        if isinstance(value, dict):
-            return {name: moved(each, name) for name, each in value.items()}
-        if isinstance(value, list):
-            return [moved(each, name) for each in value]
-        if name not in ("path", "rejects"):
-            return value
-        whole = join(directory, value).rstrip("/")
-        return f"../{whole[len(parent) + 1 :]}" if whole.startswith(f"{parent}/") else whole
-
-    values = manifest.to_json()
-    paths = {name: moved(values[name], name) for name in ("splits", "files", "rejects")}
-    base = [*map(moved, ("", *manifest.base))]
-    return Manifest.from_json(
-        {**values, **paths, "base": base, "requires": ["base", *values["requires"]]}
-    )
+    return replace(change.parent, splits=splits, rejects=rejects, base=base, job="")

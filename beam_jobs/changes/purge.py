@@ -22,7 +22,7 @@ from beam_jobs.changes.choice import keys_in, with_rows
 from beam_jobs.changes.expire import drop, tagged
 from beam_jobs.dataset.changes import Change, changing, statistics_without
 from beam_jobs.dataset.copier import Copier
-from beam_jobs.dataset.generations import state_of
+from beam_jobs.dataset.generations import State, state_of
 from beam_jobs.dataset.resume import second_name
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
@@ -50,7 +50,7 @@ _UTF8 = "utf-8", "surrogateescape"
 
 _INSIDE = re.compile(r"[0-9a-f]{8}/")
 
-# Path -> the numbers of the records in it, or of lines of rejects, with some keys, and these keys.
+# File -> the number and the key of each record in it, or of each line of rejects, with one of the keys.
 Found = dict[str, list[tuple[int, bytes]]]
 
 
@@ -90,59 +90,59 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
     """
     hashes = {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*_UTF8) for k in keys)}
     digest = hashlib.sha256("".join(sorted(hashes.values())).encode()).hexdigest()[:16]
-    count = processes or processors()
-    with (
-        changing(directory, {"name": "purge", "keys": digest}) as change,
-        contextlib.closing(Pool(count)) as pool,
-    ):
+    with changing(directory, {"name": "purge", "keys": digest}) as change:
         parent, place = change.parent, change.directory
         if not (feature := Features.of(parent).named("key")):
             raise UsageError(f"{place}: its records have no feature with their key")
         scan = partial(_scan, parent.schema.select([feature]), frozenset(hashes), place)
-
-        def found_in(names: Collection[str]) -> tuple[list[str], list[str], Found]:
-            scanned = sorted(name for name in names if name.endswith((".tfrecord", ".jsonl")))
-            results = dict(zip(scanned, pool.map(scan, ((name,) for name in scanned)), strict=True))
-            damaged = [name for name, (_, is_damaged) in results.items() if is_damaged]
-            return scanned, damaged, {name: rows for name, (rows, _) in results.items() if rows}
-
-        before = state_of(place).sizes.keys()
-        *_, found = found_in(before)
+        before = state_of(place)
+        found, _ = _found(before, scan, processes)
         rewritten = sorted(found.keys() & parent.paths)
         if rewritten:
             change.commit(**_without(change, found))
-        state = state_of(place)
-        listing = []
+        state, listing = state_of(place), list[int]()
         for number in state.generations[:-1]:
             paths = Manifest.read(f"{place}@{number}").paths
             # An interrupted purge leaves generations without some files of their own.
             lost = {path for path in paths - state.sizes.keys() if _INSIDE.match(path)}
-            if lost or paths & found.keys():
-                listing.append(number)
+            listing += [number] * bool(lost or paths & found.keys())
         tags = [name for name, number in tagged(state).items() if number in listing]
         delete_files(join(place, name) for name in tags)
         drop(state, listing, 1 << 63)
-        after = state_of(place).sizes.keys()
-        scanned, damaged, left = found_in(after)
+        after = state_of(place)
+        left, damaged = _found(after, scan, processes)
     return {
         "dataset": place,
         "digest": digest,
         "keys": Counter(hashes[key] for rows in found.values() for _, key in rows),
         "rewritten": rewritten,
-        "deleted": sorted(before - after),
+        "deleted": sorted(before.sizes.keys() - after.sizes.keys()),
         "generations": listing,
         "tags": tags,
-        "scanned": scanned,
+        "scanned": _with_keys(after),
         "left": sorted(left),
         "damaged": damaged,
         "unreached": [*parent.base, *_UNREACHED],
     }
 
 
+def _with_keys(state: State) -> list[str]:
+    return sorted(name for name in state.sizes if name.endswith((".tfrecord", ".jsonl")))
+
+
+def _found(state: State, scan: Any, processes: int) -> tuple[Found, list[str]]:
+    """What is found in all files of a dataset, and the names of those with damaged records."""
+    names = _with_keys(state)
+    with contextlib.closing(Pool(processes or processors())) as pool:
+        results = [*zip(names, pool.map(scan, ((name,) for name in names)), strict=True)]
+    damaged = [name for name, (_, is_damaged) in results if is_damaged]
+    return {name: rows for name, (rows, _) in results if rows}, damaged
+
+
 def _scan(
     schema: Schema, wanted: Collection[bytes], directory: str, name: str
 ) -> tuple[list[tuple[int, bytes]], bool]:
-    """The records of a file, or the lines of a list of rejects, with some keys; and whether others cannot be read."""
+    """What is found in a file, and whether it has damaged records."""
     found, is_damaged, path = list[tuple[int, bytes]](), False, join(directory, name)
     if name.endswith(".jsonl"):
         keys = [json.loads(line)["key"].encode(*_UTF8) for line in read_bytes(path).splitlines()]

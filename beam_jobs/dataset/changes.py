@@ -123,7 +123,7 @@ def changing(
     finish_interrupted(before)
     known = before.manifest
     if first and known and known.operation != operation:
-        raise UsageError(f"--output {directory}: a dataset is here already; name a new directory")
+        raise UsageError(f"--output {directory}: a dataset is here already; name another")
     try:
         if first and not known:
             parent = replace(first, generation=0, ancestors=(), operation={})
