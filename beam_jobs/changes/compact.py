@@ -94,8 +94,4 @@ def _compact(
     )
     tasks = ((folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
     shards, statistics = zip(*pool.map(copier.copy, tasks), strict=True)
-    for other in statistics[1:]:
-        statistics[0].merge(other)
-    found = statistics[0].to_json()
-    figures = {feature: found[job] for feature, job in copier.names.items()}
-    return replace(changed, shards=shards, statistics=figures)
+    return replace(changed, shards=shards, statistics=copier.figures(statistics))

@@ -20,7 +20,7 @@ import numpy as np
 
 from beam_jobs.changes.choice import keys_in, with_rows
 from beam_jobs.changes.expire import drop, tagged
-from beam_jobs.dataset.changes import Change, changing, statistics_without
+from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.copier import Copier
 from beam_jobs.dataset.generations import State, state_of
 from beam_jobs.dataset.resume import second_name
@@ -43,7 +43,6 @@ _UNREACHED = [
     "versions and snapshots that a store or a filesystem keeps",
     "caches of readers, copies, exports, reports, models, sketches of near duplicates",
     "subsets and merged datasets in other directories",
-    "minima and maxima in the manifest, until beam-shards compact",
 ]
 
 _UTF8 = "utf-8", "surrogateescape"
@@ -99,7 +98,7 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         found, _ = _found(before, scan, processes)
         rewritten = sorted(found.keys() & parent.paths)
         if rewritten:
-            change.commit(**_without(change, found))
+            change.commit(**_without(change, found, processes))
         state, listing = state_of(place), list[int]()
         for number in state.generations[:-1]:
             paths = Manifest.read(f"{place}@{number}").paths
@@ -160,7 +159,7 @@ def _scan(
     return found, is_damaged
 
 
-def _without(change: Change, found: Found) -> dict[str, Any]:
+def _without(change: Change, found: Found, processes: int) -> dict[str, Any]:
     """Writes shards and lists without the records that are found in them; returns fields of the manifest."""
     parent, folder = change.parent, change.folder()
     change.begin(folder)
@@ -172,11 +171,11 @@ def _without(change: Change, found: Found) -> dict[str, Any]:
             lines = read_bytes(join(change.directory, path)).splitlines(keepends=True)
             left = [line for row, line in enumerate(lines) if row not in rows]
             change.write(rejects[-1], b"".join(left))
-    splits = {name: _rest(change, folder, name, found) for name in parent.splits}
+    splits = {name: _rest(change, folder, name, found, processes) for name in parent.splits}
     return {"splits": splits, "rejects": tuple(rejects)}
 
 
-def _rest(change: Change, folder: str, name: str, found: Found) -> Split:
+def _rest(change: Change, folder: str, name: str, found: Found, processes: int) -> Split:
     """A split without the records that are found in its shards, which are written again in their order."""
     split = change.parent.splits[name]
     keys = {key.decode("utf-8", "backslashreplace") for rows in found.values() for _, key in rows}
@@ -185,6 +184,9 @@ def _rest(change: Change, folder: str, name: str, found: Found) -> Split:
     is_left = np.full(split.stored, True)
     for first, shard in zip(firsts, split.shards, strict=False):
         is_left[[first + row for row, _ in found.get(shard.path, ())]] = False
+    split = replace(split, remarks=Remarks(remarks))
+    if is_left.all():
+        return split
     copier, several = Copier.of(change, change.parent, split), list[tuple[Shard, ...]]()
     for files in copier.files:
         shards, copy = list[Shard](), replace(copier, files=[files], names={}).copy
@@ -195,14 +197,13 @@ def _rest(change: Change, folder: str, name: str, found: Found) -> Split:
                 shard, _ = copy(f"{folder}/{second_name(inside, old)}", rows)
             shards += [shard] * bool(len(rows))
         several.append(tuple(shards))
-    seen = seen_flags(change.directory, split)
-    rest = replace(
-        split,
-        shards=several[0],
-        families=dict(zip(split.families, several[1:], strict=True)),
-        remarks=Remarks(remarks),
-        statistics=statistics_without(
-            change.directory, change.parent, split, np.flatnonzero(seen & ~is_left)
-        ),
-    )
-    return with_rows(change, f"{folder}/{name}", rest, seen[is_left], split.rows is not None)
+    seen = seen_flags(change.directory, split)[is_left]
+    families = dict(zip(split.families, several[1:], strict=True))
+    rest = replace(split, shards=several[0], families=families)
+    # The extremes in the statistics may be those of erased records.
+    copier, rows = Copier.of(change, change.parent, rest), np.flatnonzero(seen)
+    parts = np.array_split(rows, len(rest.shards) or 1)
+    with contextlib.closing(Pool(processes or processors())) as pool:
+        figures = copier.figures(pool.map(copier.count, ((part,) for part in parts if len(part))))
+    rest = replace(rest, statistics=figures)
+    return with_rows(change, f"{folder}/{name}", rest, seen, split.rows is not None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,23 +58,45 @@ class Copier:
 
     def copy(self, path: str, rows: np.ndarray) -> tuple[Shard, Statistics]:
         """Writes a shard of the records with some rows, int64 [n], in their order, and counts them."""
-        statistics = Statistics({job: self.schema[name] for name, job in self.names.items()})
-        decoder = ColumnDecoder(self.schema.select([*self.names])) if self.names else None
-        indexes = list[Index]()
+        statistics, indexes = self._statistics(), list[Index]()
         with unwritable(self.directory, path), ShardFile(self, path) as file:
-            for data, index in self._parts(rows):
+            for data, index in self._counted(rows, statistics):
                 file.write(data)
                 indexes.append(index)
-                if decoder:
-                    octets, ends = np.frombuffer(data, np.uint8), np.cumsum(index.lengths)
-                    columns, errors, _ = decoder.decode(octets, ends - index.lengths, ends)
-                    if errors:
-                        raise DataError(f"{self.directory}: {min(errors.values())}")
-                    values = {self.names[name]: c.arrays() for name, c in columns.items()}
-                    statistics.add_columns(len(ends), values)
             shard = file.finish(Index.join(indexes))
             file.commit()
         return shard, statistics
+
+    def count(self, rows: np.ndarray) -> Statistics:
+        """The statistics of the records with some rows, int64 [n]."""
+        statistics = self._statistics()
+        for _ in self._counted(rows, statistics):
+            pass
+        return statistics
+
+    def figures(self, several: Iterable[Statistics]) -> dict[str, dict[str, Any]]:
+        """The statistics of all records as a manifest states them."""
+        total = self._statistics()
+        for statistics in several:
+            total.merge(statistics)
+        found = total.to_json() if total.records else {}
+        return {name: found[job] for name, job in self.names.items() if found}
+
+    def _statistics(self) -> Statistics:
+        return Statistics({job: self.schema[name] for name, job in self.names.items()})
+
+    def _counted(self, rows: np.ndarray, statistics: Statistics) -> Iterator[tuple[bytes, Index]]:
+        """Yields the same as `_parts`, and adds the records to statistics."""
+        decoder = ColumnDecoder(self.schema.select([*self.names])) if self.names else None
+        for data, index in self._parts(rows):
+            yield data, index
+            if decoder:
+                octets, ends = np.frombuffer(data, np.uint8), np.cumsum(index.lengths)
+                columns, errors, _ = decoder.decode(octets, ends - index.lengths, ends)
+                if errors:
+                    raise DataError(f"{self.directory}: {min(errors.values())}")
+                values = {self.names[name]: column.arrays() for name, column in columns.items()}
+                statistics.add_columns(len(ends), values)
 
     def _parts(self, rows: np.ndarray) -> Iterator[tuple[bytes, Index]]:
         """Yields the frames of records, one after another, and their index, some megabytes at a time."""
