@@ -88,10 +88,8 @@ def _compact(
     sizes = np.concatenate([np.diff(each[OFFSET].astype(np.int64)) for each in offsets])
     mean = int(sizes.reshape(-1, split.stored)[:, rows].sum()) / len(rows)
     count = count_shards(len(rows), mean, num_shards, shard_size)
-    copier, parts = (
-        Copier.of(change, change.parent, split),
-        np.split(rows, first_ranks(len(rows), count)),
-    )
+    copier = Copier.of(change, change.parent, split)
+    parts = np.split(rows, first_ranks(len(rows), count))
     tasks = ((folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
     shards, statistics = zip(*pool.map(copier.copy, tasks), strict=True)
     return replace(changed, shards=shards, statistics=copier.figures(statistics))

@@ -103,11 +103,8 @@ class Copier:
         shards = self.files[0][0]
         size = sum(shard.bytes for shard in shards) // sum(shard.records for shard in shards)
         for some in np.split(rows, range(step := _AT_ONCE // size + 1, len(rows), step)):
-            several, numbers, order = (
-                list[list[memoryview]](),
-                dict[str, np.ndarray](),
-                np.argsort(some),
-            )
+            several, numbers = list[list[memoryview]](), dict[str, np.ndarray]()
+            order = np.argsort(some)
             back = np.argsort(order)
             for files, names in self.files:
                 parts = [*stored_frames(self.directory, files, some[order], names)]
