@@ -70,7 +70,8 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     Path(path).write_text(json.dumps(receipt, indent=1) + "\n")
     if left := receipt["left"]:
         raise DataError(f"{len(left)} files still have such records, as {left[0]}: see {path}")
-    yield f"erased {sum(receipt['keys'].values()):,} records of {len(receipt['keys']):,} keys"
+    keys = receipt["keys"]
+    yield f"erased {sum(keys.values()):,} frames and lines of rejects, of {len(keys):,} keys"
     for what in ("rewritten", "deleted", "generations", "tags", "scanned", "damaged"):
         yield f"{what}: {len(receipt[what]):,}"
     yield f"not reached: {'; '.join(receipt['unreached'])}"

@@ -246,7 +246,7 @@ def test_a_state_of_a_purged_generation_ends_with_one_line(tmp_path):
     text = command(
         "purge", tmp_path / "photos", "--key", key, "--receipt", tmp_path / "receipt.json"
     )
-    assert "erased 1 records of 1 keys" in text and "tags: 1" in text
+    assert "erased 1 frames and lines of rejects, of 1 keys" in text and "tags: 1" in text
     assert key not in (tmp_path / "receipt.json").read_text()
     with pytest.raises(ValueError, match="generation 1 is not here any more"):
         next(iter(readers.as_numpy(str(tmp_path / "photos"), 3, **how, state=state)))
