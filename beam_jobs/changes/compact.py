@@ -89,7 +89,11 @@ def _compact(
     mean = int(sizes.reshape(-1, split.stored)[:, rows].sum()) / len(rows)
     count = count_shards(len(rows), mean, num_shards, shard_size)
     copier = Copier.of(change, change.parent, split)
+    # Otherwise the statistics are exact, and counting would take longer than copying.
+    counts = bool(split.gone or split.rows or change.parent.base)
+    copy = copier.copy if counts else replace(copier, names={}).copy
     parts = np.split(rows, first_ranks(len(rows), count))
     tasks = ((folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
-    shards, statistics = zip(*pool.map(copier.copy, tasks), strict=True)
-    return replace(changed, shards=shards, statistics=copier.figures(statistics))
+    shards, several = zip(*pool.map(copy, tasks), strict=True)
+    figures = copier.figures(several) if counts else split.statistics
+    return replace(changed, shards=shards, statistics=figures)
