@@ -15,6 +15,7 @@ CHANGES = {
     "compact": "write all that readers see as one generation: balanced shards in the order of hashes",
     "delete": "make a generation without some records, whose files stay as they are",
     "expire": "drop older generations, and the files that no other one names",
+    "index": "make a dataset of TFRecord files, which stay where and as they are",
     "merge": "make a dataset of the records of several, whose files stay where they are",
     "purge": "erase records from all generations and files, with a receipt",
     "select": "make a dataset of some records, in the files in which they are",
@@ -38,7 +39,8 @@ def change(arguments: Sequence[str]) -> str:
     name = arguments[0]
     command = importlib.import_module(f"beam_jobs.changes.{name}")
     parser = _Parser(prog=f"beam-shards {name}", description=f"To {CHANGES[name]}.")
-    parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
+    if name != "index":
+        parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
     command.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     if not {"-h", "--help"}.isdisjoint(arguments):

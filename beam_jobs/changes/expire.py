@@ -48,14 +48,16 @@ def drop(state: State, expired: Collection[int], since: int) -> list[str]:
     directory = state.directory
     paths = {n: Manifest.read(f"{directory}@{n}").paths for n in state.generations}
     needed = {path for n in paths if n not in expired for path in paths[n]}
-    dead = {path for n in expired for path in paths[n]} - needed
+    ours = state.named | state.noted  # No shards of another writer are in such folders.
+    dead = {p for n in expired for p in paths[n] if folder_of(p) in ours} - needed
     start = len(join(directory, ""))
     # A store may not state when a file was written.
     written = [(folder_of(f.path[start:]), f.modified or since + 1) for f in list_files(directory)]
     recent = {folder for folder, modified in written if modified > since}
     folders = {*map(folder_of, dead), *(state.noted - recent)} - {*map(folder_of, needed)}
+    files = (dead | files_in(state, folders)) & state.sizes.keys()
     # Manifests go last: by them, the next command knows which files are dead.
-    names = [*(dead | files_in(state, folders)), *map(generation_file, expired)]
+    names = [*sorted(files), *map(generation_file, expired)]
     delete_files(join(directory, name) for name in names)
     drop_empty_directories(directory)
     return names

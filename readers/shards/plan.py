@@ -57,6 +57,7 @@ class Part:
             other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
+        index_path: The path of the index, if the manifest states it; empty if it is next to the file.
         smallest_hash: The smallest hash of its records according to the manifest.
         keys: What orders its records; None if they cannot be looked up by a key.
     """
@@ -70,6 +71,7 @@ class Part:
     version: tuple[int, int] | None = None
     index_bytes: int = 0
     index_crc32c: int | None = None
+    index_path: str = ""
     smallest_hash: int = 0
     keys: Keys | None = None
 
@@ -77,7 +79,7 @@ class Part:
     def index(self) -> IndexFile:
         """The index of the file."""
         size = None if self.total is None else self.index_bytes
-        path = self.path + INDEX_SUFFIX
+        path = self.index_path or self.path + INDEX_SUFFIX
         return IndexFile(path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:

@@ -73,7 +73,7 @@ class ReshardJob(ReshardSpec, Job):
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts next to shards."""
         for source in self.inputs.sources(pattern, limit):
-            if _has_records(source):
+            if has_records(source.key):
                 yield source
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
@@ -179,7 +179,7 @@ def reshard_job(
             folder, name = place_of(path)
             if source.archive and name.rpartition("/")[2] in (MANIFEST, VOCABULARY, TOKENIZER):
                 companions[path] = source
-            if not _has_records(source):
+            if not has_records(source.key):
                 continue
             if source.packed:
                 raise UsageError(
@@ -242,5 +242,6 @@ def _described(
     )
 
 
-def _has_records(source: Source) -> bool:
-    return not source.key.lower().endswith(_NO_RECORDS)
+def has_records(name: str) -> bool:
+    """Whether a file may be a TFRecord file, by its name."""
+    return not name.lower().endswith(_NO_RECORDS)

@@ -15,7 +15,7 @@ from readers.format.features import Features
 from readers.format.lookup.keys import order_seed
 from readers.format.lookup.rows import SeenRows, joined_rows
 from readers.format.lookup.seen import seen_rows
-from readers.format.manifest import DatasetError, Generation, join
+from readers.format.manifest import DatasetError, Generation, index_path, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
@@ -51,7 +51,8 @@ def dataset_plan(
     def part(run: tuple[Shard, int, int]) -> Part:
         shard, skip, take = run
         found = replace(whole_shard(directory, shard), skip=skip, take=take, keys=keys)
-        return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
+        is_here = is_local(found.path)
+        return replace(found, version=_check_shard(found, accept_cut)) if is_here else found
 
     # For a store, sizes cost requests, so they are checked later.
     runs, several = list[tuple[Shard, int, int]](), list[tuple[int, SeenRows | None]]()
@@ -105,6 +106,7 @@ def whole_shard(directory: str, shard: Shard) -> Part:
         crc32c=shard.crc32c,
         index_bytes=shard.index_bytes,
         index_crc32c=shard.index_crc32c,
+        index_path=join(directory, index_path(shard)),
         smallest_hash=shard.smallest_hash,
     )
 
