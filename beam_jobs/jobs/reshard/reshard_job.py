@@ -45,6 +45,7 @@ from readers.format.manifest import (
     INDEX_SUFFIX,
     MANIFEST,
     SAMPLE_RATE,
+    TAGS,
     TEXT_INDEX_SUFFIX,
     TOKENIZER,
     UNITS,
@@ -65,6 +66,9 @@ _TOKENS = "tokens"
 # Other files that are found next to TFRecord files.
 _NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".done", ".json", ".jsonl", ".txt", ".md", ".csv")
 
+# The most bytes of a tag: a number and a SHA-256.
+_TAG_BYTES = 100
+
 
 @dataclass(frozen=True)
 class ReshardJob(ReshardSpec, Job):
@@ -73,7 +77,7 @@ class ReshardJob(ReshardSpec, Job):
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         """Yields the files that match a pattern, except indexes and texts next to shards."""
         for source in self.inputs.sources(pattern, limit):
-            if has_records(source.key):
+            if _has_records(source):
                 yield source
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
@@ -179,7 +183,7 @@ def reshard_job(
             folder, name = place_of(path)
             if source.archive and name.rpartition("/")[2] in (MANIFEST, VOCABULARY, TOKENIZER):
                 companions[path] = source
-            if not has_records(source.key):
+            if not _has_records(source):
                 continue
             if source.packed:
                 raise UsageError(
@@ -245,3 +249,8 @@ def _described(
 def has_records(name: str) -> bool:
     """Whether a file may be a TFRecord file, by its name."""
     return not name.lower().endswith(_NO_RECORDS)
+
+
+def _has_records(source: Source) -> bool:
+    is_tag = f"/{source.key}".rpartition("/")[0].endswith(f"/{TAGS}") and source.size < _TAG_BYTES
+    return has_records(source.key) and not is_tag
