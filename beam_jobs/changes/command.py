@@ -12,6 +12,7 @@ from beam_jobs.errors import UsageError
 
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
+    "columns": "add features to all records of a dataset, from a table or a function",
     "compact": "write all that readers see as one generation: balanced shards in the order of hashes",
     "delete": "make a generation without some records, whose files stay as they are",
     "expire": "drop older generations, and the files that no other one names",

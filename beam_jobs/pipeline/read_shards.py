@@ -139,6 +139,8 @@ class ReadShards(beam.PTransform):
         _check_name("split", split, manifest.splits)
         for column in columns:
             _check_name("column", column, manifest.schema)
+            if column not in manifest.features_of[""]:
+                raise UsageError(f"column {column!r} is in other files: leave it out with columns=")
         of_split = manifest.splits[split]
         parts = np.split(
             seen_flags(directory, of_split), np.cumsum([s.records for s in of_split.shards])

@@ -211,6 +211,12 @@ class Manifest:
         return [shard for split in self.splits.values() for shard in split.shards]
 
     @property
+    def features_of(self) -> dict[str, tuple[str, ...]]:
+        """Family -> the features in its shards; "" -> those in the shards of the splits."""
+        others = {name for names in self.families.values() for name in names}
+        return {"": tuple(name for name in self.schema if name not in others), **self.families}
+
+    @property
     def paths(self) -> set[str]:
         """The paths of all files, except the manifests themselves; with a base, some are outside of the directory."""
         splits = self.splits.values()

@@ -134,6 +134,10 @@ class Split:
         """The shards of the split and of its families."""
         return [*self.shards, *(shard for shards in self.families.values() for shard in shards)]
 
+    def shards_of(self, family: str) -> tuple[Shard, ...]:
+        """The shards of a family; those of the split for ""."""
+        return self.families[family] if family else self.shards
+
     @property
     def bytes(self) -> int:
         """The size of all shards."""
