@@ -83,6 +83,10 @@ TEST = [
     "tfrecord>=1.14.6",
     # With it, fsspec reads from servers of the web.
     "aiohttp>=3.9",
+    # They run the notebook in docs.
+    "nbclient>=0.10",
+    "nbformat>=5.10",
+    "ipykernel>=6.29",
     # Stores that run here.
     "moto[server]>=5.2",
     "gcp-storage-emulator>=2026.7",

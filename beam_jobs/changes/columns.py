@@ -85,7 +85,9 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
     parent, name, mapper = change.parent, parsed.name, None
     if not _NAME.fullmatch(name or "") or name in parent.families:
         used = ", ".join(parent.families) or "none"
-        raise UsageError(f"--name {name}: expected letters, digits, - and _; names in use: {used}")
+        raise UsageError(
+            f"--name {name or ''}: expected letters, digits, - and _; names in use: {used}"
+        )
     if not (parsed.map_schema if parsed.map else parsed.key and parsed.extra_features):
         raise UsageError("--map needs --map_schema, and --table needs --key and --extra_features")
     extras = () if parsed.map else parse_extra_features(parsed.extra_features)
@@ -101,8 +103,9 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
         mapper = Mapper(parsed.map, source, base, schema, frozenset(), compressed)
     else:
         path = absolute_path(parsed.table)
-        source, unknown = size_and_crc(path), _join(change, path, parsed.key, extras, values)
-        if unknown:
+        with usage_errors(f"--table {path}"):
+            source = size_and_crc(path)
+        if unknown := _join(change, path, parsed.key, extras, values):
             yield f"{len(unknown):,} keys of the table are not in the dataset: {unknown[0]!r}, …"
     folder, tasks = change.folder(schema.to_json(), source, versions()), list[Any]()
     work = pickle.dumps(partial(write_shard, change, folder, base, schema, mapper))

@@ -16,6 +16,7 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.plan.shards import count_shards, first_ranks
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
+from readers.format.display import counted
 from readers.format.index import OFFSET
 from readers.format.lookup.sections import sections
 from readers.format.lookup.stored import hashes_of, seen_flags
@@ -35,7 +36,8 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     manifest = compact(parsed.directory, parsed.num_shards, parsed.shard_size)
     for name, split in manifest.splits.items():
-        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
+        records, shards = counted(split.records, "record"), len(split.shards)
+        yield f"{name}: {records} in {counted(shards, 'shard')}"
     yield f"generation {manifest.generation}; beam-shards expire deletes the files of older ones"
 
 

@@ -14,6 +14,7 @@ from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
 from beam_jobs.records.statistics import Statistics
+from readers.format.display import counted
 from readers.format.features import Features
 from readers.format.lookup.stored import hashes_of, seen_flags, stored_values
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
@@ -37,7 +38,8 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     if parsed.copy:
         manifest = compact(parsed.output)
     for name, split in manifest.splits.items():
-        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
+        records, shards = counted(split.records, "record"), len(split.shards)
+        yield f"{name}: {records} in {counted(shards, 'shard')}"
     for base in manifest.base:
         yield f"{parsed.output} needs the files of {join(resolve(parsed.output), base)}"
 

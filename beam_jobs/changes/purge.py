@@ -31,6 +31,7 @@ from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_file, read_bytes
 from readers.files.processors import processors
 from readers.format.decode.batches import ColumnDecoder
+from readers.format.display import counted
 from readers.format.features import Features
 from readers.format.lookup.stored import seen_flags
 from readers.format.manifest import Manifest, join
@@ -70,8 +71,8 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     Path(path).write_text(json.dumps(receipt, indent=1) + "\n")
     if left := receipt["left"]:
         raise DataError(f"{len(left)} files still have such records, as {left[0]}: see {path}")
-    keys = receipt["keys"]
-    yield f"erased {sum(keys.values()):,} frames and lines of rejects, of {len(keys):,} keys"
+    count, keys = sum(receipt["keys"].values()), counted(len(receipt["keys"]), "key")
+    yield f"erased {keys}: {count:,} records and rejects in all files"
     for what in ("rewritten", "deleted", "generations", "tags", "scanned", "damaged"):
         yield f"{what}: {len(receipt[what]):,}"
     yield f"not reached: {'; '.join(receipt['unreached'])}"
