@@ -1,0 +1,140 @@
+"""Runs the history of a seed, and checks what holds after each of its commands."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from tests.campaigns.histories.check import Checker
+from tests.campaigns.histories.commands import NAMES, Command, Draw
+from tests.campaigns.histories.datasets import STEPS, Datasets, watched
+from tests.campaigns.histories.model import Refused, State
+from tests.campaigns.values import read_files
+
+_COMMANDS = 6
+
+PAIRS = [*itertools.product(NAMES, NAMES)]
+
+
+class History:
+    """The datasets of a history in a folder, and the model of them."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed, self.folder = seed, folder
+        self.lines: list[str] = []
+        self.counts = Counter[str]()
+        self.draw, self.state = Draw(seed), State()
+        self.datasets = Datasets(folder / "here")
+        self.checker = Checker(folder / "here", self.draw.random)
+
+    def run(self) -> None:
+        """Writes a dataset, and runs commands that nothing disturbs, that are killed, or that meet another one."""
+        self._undisturbed("write")
+        for number in range(_COMMANDS - 1):
+            if self.seed % 3 == 2:
+                names = PAIRS[(self.seed // 3 * (_COMMANDS - 1) + number) % len(PAIRS)]
+                self._pair(*names)
+            else:
+                name = self.draw.random.choice(NAMES)
+                kills = self.seed % 3 == 1 and self.draw.random.random() < 0.7
+                (self._killed if kills else self._undisturbed)(name)
+        self.checker.check(self.state, every=True)
+
+    def _after(self, state: State, *commands: Command, begun: State | None = None) -> State | None:
+        """The state after some commands, the last of which began in some state; None if one fails."""
+        try:
+            for command in commands:
+                is_last = command is commands[-1]
+                state = command.effect(state, begun if begun and is_last else state)
+        except Refused:
+            return None
+        return state
+
+    def _undisturbed(self, name: str) -> None:
+        command = self.draw.command(name, self.state)
+        self.lines.append(f"d.run({command.line!r})")
+        (error,) = self.datasets.run(command.line)
+        expected = self._after(self.state, command)
+        assert (error is None) == (expected is not None), repr(error)
+        self.counts[f"{name}: {'error' if error else 'ok'}"] += 1
+        self.state = expected or self.state
+        self.checker.check(self.state)
+
+    def _killed(self, name: str) -> None:
+        """Kills a command, then repeats it, and compares the files with those of a copy that nothing disturbed."""
+        command, before = self.draw.command(name, self.state), self.state
+        plain = Datasets(self.folder / "plain")
+        shutil.copytree(self.datasets.root, plain.root)
+        (error,) = plain.run(command.line)
+        expected = self._after(before, command)
+        assert (error is None) == (expected is not None), repr(error)
+        at = self.draw.random.randrange(max(STEPS.count, 1))
+        self.lines.append(f"d.run({command.line!r}, at={at})")
+        self.datasets.run(command.line, at)
+        whole = (before, expected or before)
+        newest = max(
+            int(path.stem) for path in self.datasets.root.glob("photos/generations/*.json")
+        )
+        assert newest in {state.newest for state in whole}
+        self.checker.newest(next(state for state in whole if state.newest == newest))
+        self.lines.append(f"d.run({command.line!r})")
+        (again,) = self.datasets.run(command.line)
+        assert again is None or error or newest > before.newest, repr(again)
+        self.counts[f"{name}: killed"] += 1
+        self.state = expected or before
+        if (
+            name == "write" and newest > before.newest and not again
+        ):  # It has replaced what it had written.
+            self.state = self._after(before, command, command) or self.state
+        else:
+            assert _files(self.datasets) == _files(plain)
+        shutil.rmtree(plain.root)
+        self.checker.check(self.state)
+
+    def _pair(self, one: str, other: str) -> None:
+        """Runs a command in the middle of another one, which believes that the process of the first has died."""
+        first, second = (self.draw.command(name, self.state) for name in (one, other))
+        at, before = self.draw.random.randrange(40), self.state
+        self.lines.append(f"d.run({first.line!r}, at={at}, other={second.line!r})")
+        errors = self.datasets.run(first.line, at, second.line)
+        done = [c for c, error in zip((first, second), errors, strict=False) if not error]
+        able = [c for c in (first, second) if self._after(before, c)]
+        assert done or not able, errors
+        possible = [self._after(before, *done)] if done else [before]
+        if len(done) == 2:
+            possible.append(self._after(before, second, first, begun=before))
+        problems = []
+        for state in filter(None, possible):
+            try:
+                self.checker.check(state)
+                self.state = state
+                break
+            except AssertionError:
+                problems.append(traceback.format_exc())
+        else:
+            raise AssertionError("\n".join([f"both: {errors}", *problems]))
+        self.counts[f"{one} | {other}: {len(done)} done"] += 1
+
+
+def _files(datasets: Datasets) -> dict[str, bytes]:
+    files = read_files(datasets.root)
+    return {name: data for name, data in files.items() if ".staging/" not in name}
+
+
+def outcome(seed: int) -> tuple[int, Counter[str], str]:
+    """Runs the history of a seed; returns it, what it did, and its lines with the traceback if something does not hold."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    history = History(seed, folder)
+    try:
+        with watched():
+            history.run()
+        return seed, history.counts, ""
+    except Exception:
+        begin = "from tests.campaigns.histories.datasets import *", "d = Datasets(Path('here'))"
+        return seed, history.counts, "\n".join([*begin, *history.lines, traceback.format_exc()])
+    finally:
+        shutil.rmtree(folder)
