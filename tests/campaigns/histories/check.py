@@ -118,7 +118,7 @@ class Checker:
 def _compare_statistics(found: dict[str, Any], records: list[Values], seen: Seen) -> None:
     if not records:
         return
-    scalars = [name for name in records[0] if name != "x"]
+    scalars = [n for n in records[0] if n != "x" and (seen.whole or n not in seen.families)]
     for name in scalars:
         _compare(found[name], [record[name] for record in records], seen.exact)
     labels = [record["label"] for record in records]

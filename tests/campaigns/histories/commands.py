@@ -24,6 +24,10 @@ Effect = Callable[[State, State], State]
 
 KEYS = 60
 
+# The records of the dataset `more`.
+MORE_NUMBERS = range(100, 105)
+MORE = in_order({f"k{n}": values(n, 0) for n in MORE_NUMBERS})
+
 _CONDITIONS: dict[str, Callable[[Values], bool]] = {
     "label == 2": lambda found: found["label"] == 2,
     "len(x) > 2": lambda found: len(found["x"]) > 2,
@@ -203,6 +207,94 @@ class Draw:
             return now.without(begun.generations.keys() - kept)
 
         return Command(f"d.change('expire', './photos', '--keep', {keep})", effect)
+
+    def compact(self, state: State) -> Command:
+        """Writes all that readers see again."""
+
+        def effect(now: State, begun: State) -> State:
+            seen = begun.seen
+            if seen.last == "compact":
+                return now
+            records = in_order({key: found for (_, key), found in seen.records.items()})
+            new = Seen.of(records, features=seen.features + seen.families, last="compact")
+            return now.next(new, begun)
+
+        return Command("d.change('compact', './photos', '--num_shards', 2)", effect)
+
+    def merge(self, state: State) -> Command:
+        """Makes a dataset of a generation and the dataset `more`, or of twice the same records."""
+        number, name = self._pick(state), f"merged{self._salt}"
+        other = "more" if self.random.random() < 0.8 else "photos"
+
+        def effect(now: State, begun: State) -> State:
+            if number not in begun.generations or (other == "photos" and begun.seen.records):
+                raise Refused
+            seen = begun.generations[number]
+            if seen.features or seen.families:
+                raise Refused
+            records = {**seen.records, **(MORE if other == "more" else {})}
+            merged = replace(seen, records=records)
+            return replace(now, others={**now.others, name: (merged, number)})
+
+        line = f"d.change('merge', './photos@{number}', './{other}', '--output', './{name}')"
+        return Command(line, effect)
+
+    def purge(self, state: State) -> Command:
+        """Erases some keys from all files."""
+        keys = {f"k{n}" for n in self._numbers(3)}
+
+        def effect(now: State, begun: State) -> State:
+            after, seen = now, begun.seen
+            if keys & seen.stored:
+                left = seen.kept(lambda where: where[1] not in keys)
+                after = now.next(replace(left, stored=seen.stored - keys, last=None), begun)
+            dead = {n for n, other in after.generations.items() if other.stored & keys}
+            tags = {name: n for name, n in after.tags.items() if n not in dead}
+            return replace(after.without(dead), tags=tags)
+
+        line = f"d.change('purge', './photos', '--keys', d.file(*{sorted(keys)}), '--receipt', d.file())"
+        return Command(line, effect)
+
+    def columns(self, state: State) -> Command:
+        """Adds a feature from a table, or drops one."""
+        seen = state.seen
+        if seen.families and self.random.random() < 0.4:
+            name = self.random.choice(seen.families)
+            return Command(f"d.change('columns', './photos', '--drop', {name!r})", _dropping(name))
+        keys = [key for _, key in seen.records] if self.random.random() < 0.5 else []
+        keys = keys or [f"k{n}" for n in self._numbers(30)]
+        name, missing = f"c{self._salt}", self.random.choice(["error", "default"])
+        rows = [{"key": key, name: self._salt + int(key[1:])} for key in keys]
+        table = {row["key"]: row[name] for row in rows}
+
+        def effect(now: State, begun: State) -> State:
+            lacking = {key for _, key in begun.seen.records} - table.keys()
+            if lacking and missing == "error":
+                raise Refused
+            old = begun.seen.records.items()
+            records = {where: {**found, name: table.get(where[1], 0)} for where, found in old}
+            families = (*begun.seen.families, name)
+            return now.next(
+                replace(begun.seen, records=records, families=families, last=None), begun
+            )
+
+        how = f"'--extra_features', '{name}:int64', '--missing', {missing!r}"
+        line = f"d.change('columns', './photos', '--name', {name!r}, '--table', d.file(*{rows}), '--key', 'key', {how})"
+        return Command(line, effect)
+
+
+def _dropping(name: str) -> Effect:
+    def effect(now: State, begun: State) -> State:
+        seen = begun.seen
+        if seen.last == ("drop", name):
+            return now
+        if name not in seen.families:
+            raise Refused
+        records = {w: {n: v for n, v in r.items() if n != name} for w, r in seen.records.items()}
+        families = tuple(family for family in seen.families if family != name)
+        return now.next(replace(seen, records=records, families=families, last=("drop", name)), begun)
+
+    return effect
 
 
 # Commands that this history may have, after the first one.
