@@ -14,6 +14,7 @@ READERS = {
     "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
     "log": "list the generations: their dates, commands and records",
+    "diff": "count the keys in which two generations or datasets differ",
     "bench": "measure how fast this machine reads, and name the slowest part",
 }
 

@@ -1,8 +1,10 @@
 """Measures how fast a dataset is read of which some records are gone, relative to the same dataset with all of them.
 
     python benchmarks/living.py --data /tmp/living [--records 1000000] [--shards 10] [--batches 2000] [--turns 5]
+    python benchmarks/living.py --data /tmp/living --pictures 20000
 
-Each turn reads the first batches of a global shuffle of each dataset, one after another; a ratio is of one turn. The
+With `--pictures`, it compares pictures with an embedding in files next to them with a dataset that was written with both. Each
+turn reads the first batches of a global shuffle of each dataset, one after another; a ratio is of one turn. The
 folder is kept.
 """
 
@@ -13,12 +15,16 @@ import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
 from first_batch import write
 
 import readers
+from beam_jobs import write as write_records
+from beam_jobs.changes.command import change
+from beam_jobs.jobs.images.pixels import compressed
 from readers.format.lookup.rows import RowList, pack_rows
 
 
@@ -37,14 +43,43 @@ def delete(base: Path, folder: Path, count: int) -> None:
     (folder / "manifest.json").write_bytes(text)
 
 
-def rate(folder: Path, batches: int, seed: int) -> float:
+def rate(folder: Path, batches: int, seed: int, size: int = 1024) -> float:
     """Records per second of a number of batches, after the first one."""
-    read = readers.as_numpy(folder, batch_size=1024, shuffle=True, seed=seed)
+    read = readers.as_numpy(folder, batch_size=size, shuffle=True, seed=seed, repeat=None)
     next(read)
     began = time.perf_counter()
     for _ in range(batches):
         next(read)
-    return batches * 1024 / (time.perf_counter() - began)
+    return batches * size / (time.perf_counter() - began)
+
+
+def embedding(record: dict[str, Any], _: object = None) -> dict[str, np.ndarray]:
+    """The embedding of a record, as a function for `beam-shards columns`."""
+    return {"clip": np.random.default_rng(record["number"]).random(512, np.float32)}
+
+
+def families(data: Path, pictures: int, turns: int) -> None:
+    """Writes pictures with embeddings in the same files, and in other ones, reads them in turns, and prints the ratio."""
+    random, features = np.random.default_rng(3), dict[str, Any](number="int64", key="string")
+    features["image"] = "uint8", (64, 64, 3), "jpeg"
+    noise = random.integers(0, 255, (100, 64, 64, 3), np.uint8)
+    images = [compressed(picture, "jpeg") for picture in noise]
+    records = [(f"{n}", {"image": images[n % 100], "number": n}) for n in range(pictures)]
+    if not (data / "both").exists():
+        both = ((key, {**record, **embedding(record)}) for key, record in records)
+        write_records(both, data / "both", readers.Schema(features | {"clip": ("float32", (512,))}))
+        write_records(records, data / "apart", readers.Schema(features))
+        began, flags = time.perf_counter(), ["--map_schema", "clip=float32[512]", "--name", "clip"]
+        change(["columns", str(data / "apart"), "--map", "living:embedding", *flags])
+        print(f"columns: {pictures / (time.perf_counter() - began):,.0f} records/s")
+    batches, found = pictures // 128 - 1, list[tuple[float, float]]()
+    for turn in range(turns + 1):
+        found.append(
+            (rate(data / "apart", batches, turn, 128), rate(data / "both", batches, turn, 128))
+        )
+    ratio = statistics.median(apart / both for apart, both in found[1:])
+    apart, both = (statistics.median(rates) for rates in zip(*found[1:], strict=True))
+    print(f"apart {apart:,.0f}/s, together {both:,.0f}/s, ratio {ratio:.3f}")
 
 
 def main() -> None:
@@ -55,7 +90,11 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=10)
     parser.add_argument("--batches", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--pictures", type=int, default=0, help="compare a family of features")
     flags = parser.parse_args()
+    if flags.pictures:
+        families(flags.data, flags.pictures, flags.turns)
+        return
     every = flags.records * flags.shards
     counts = {"all": 0, "few": every // 10_000, "tenth": every // 10}
     for name, count in counts.items():

@@ -19,6 +19,7 @@ from readers.card.readme import write_card
 from readers.check import check
 from readers.dataset import Dataset
 from readers.describe import describe
+from readers.diff import diff, lines
 from readers.files.files import StoreError
 from readers.files.local import path_text
 from readers.format import __version__
@@ -118,6 +119,9 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
         return [describe(directory, manifest, parsed.labels)]
     if parsed.command == "log":
         return map(json.dumps if parsed.json else line, log(directory))
+    if parsed.command == "diff":
+        compared = diff(directory, parsed.other, parsed.keys)
+        return [json.dumps(compared)] if parsed.json else lines(compared)
     if parsed.command == "bench":
         how = {
             name: getattr(parsed, name) for name in ("split", "seconds", "batch_size", "batching")
@@ -159,6 +163,7 @@ _COMMANDS = {
     "card": "write README.md, and the files with which TensorFlow Datasets opens the shards",
     "files": "print the path of each shard, for other programs",
     "log": "list the generations: their dates, commands and records",
+    "diff": "count the keys in which two generations or datasets differ",
     "bench": "measure how fast this machine reads, and name the slowest part",
 }
 
@@ -187,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "info":
             text = "list all classes (default: the first 12)"
             shown.add_argument("--labels", action="store_true", help=text)
-    _, head, _, look, page, card, files, _, timed = parsers.values()
+    _, head, _, look, page, card, files, _, compared, timed = parsers.values()
     for command in (head, timed):
         command.add_argument(
             "--split",
@@ -235,6 +240,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SPDX|URL|TEXT",
         help="the licence of the records, such as CC-BY-4.0 (default: none)",
     )
+    compared.add_argument(
+        "other", metavar="DIR2", type=path_text, help="the other one, such as DIR@5"
+    )
+    text = "read the records that are in one only, and list their keys"
+    compared.add_argument("--keys", action="store_true", help=text)
     files.add_argument("--split", metavar="NAME", help="list only this split (default: all)")
     timed.add_argument("--batch_size", type=int, default=64, help="records per batch (default: 64)")
     timed.add_argument("--batching", default="padded", help="dense, padded (default) or ragged")

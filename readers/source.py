@@ -158,7 +158,7 @@ class RecordSource:
         records = self._opened()
         has_work = records.plan.work is not None
         is_slow = has_work or any(feature.is_image for feature in self.schema.values())
-        if records.shards.is_local and len(numbers) < _FEW and not is_slow:
+        if records.is_local and len(numbers) < _FEW and not is_slow:
             return [self._record(records, number) for number in numbers]
         wanted = np.array(numbers, np.int64)
         keys = record_keys(wanted, (self._seed, self._epoch, 0)) if has_work else None
@@ -172,7 +172,7 @@ class RecordSource:
         return [dict(zip(self.schema, row, strict=True)) for row in zip(*values, strict=True)]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        nbytes = _LOCAL_BYTES if self._records.shards.is_local else _FETCHED_BYTES
+        nbytes = _LOCAL_BYTES if self._records.is_local else _FETCHED_BYTES
         plan = self._records.plan
         size = min(max(1, int(nbytes / (plan.record_bytes or 1))), records_together(plan))
         for first in range(0, len(self), size):

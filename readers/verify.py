@@ -18,9 +18,9 @@ from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
 from readers.format.lookup.rows import RowList, unpack_rows
 from readers.format.manifest import (
-    INDEX_SUFFIX,
     Manifest,
     generation_file,
+    index_path,
     join,
     open_generation,
 )
@@ -104,8 +104,9 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     splits = manifest.splits.values()
     shards = [shard for split in splits for shard in split.every_shard]
     paths = [join(directory, shard.path) for shard in shards]
+    indexes = [join(directory, index_path(shard)) for shard in shards]
     with ThreadPoolExecutor(processors()) as threads:
-        found = list(threads.map(_problems, paths, map(_check_shard, paths, shards)))
+        found = list(threads.map(_problems, paths, map(_check_shard, paths, indexes, shards)))
     problems = [problem for several in found for problem in several]
     for name, file in manifest.files.items():
         path = join(directory, file.path)
@@ -137,18 +138,18 @@ def _problems(path: str, checks: Iterator[Problem]) -> list[Problem]:
     return found
 
 
-def _check_shard(path: str, shard: Shard) -> Iterator[Problem]:
+def _check_shard(path: str, of_index: str, shard: Shard) -> Iterator[Problem]:
     size = files_of(path).stat(path).size
-    index, problem = _index(path + INDEX_SUFFIX, shard)
+    index, problem = _index(of_index, shard)
     if problem:
-        yield Problem(path + INDEX_SUFFIX, problem)
+        yield Problem(of_index, problem)
     crc, headers = _read(path, index)
     if (size, crc) != (shard.bytes, shard.crc32c):
         yield from _damage(path, shard, index, size, crc)
     elif index is not None and (headers != index[:, 1] - FRAME_BYTES).any():
         row = int(np.argmax(headers != index[:, 1] - FRAME_BYTES))
         yield Problem(
-            path + INDEX_SUFFIX,
+            of_index,
             f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}, but the shard has none there",
         )
 

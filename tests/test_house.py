@@ -17,7 +17,7 @@ FLOORS = {
         "progress packages columns errors"
     ),
     "readers": (
-        "__main__ __init__ log report dataset bench pages check checks measures api "
+        "__main__ __init__ log diff report dataset bench pages check checks measures api "
         "source card verify head describe transforms tfdata tensors batches "
         "shards decoders order format files hosts"
     ),

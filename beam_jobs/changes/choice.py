@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -66,7 +66,8 @@ def chosen_rows(
     splits = {name: manifest.split(name) for name in names}
     if parsed.where is not None:
         where = Where(parsed.where, manifest.schema, manifest.classes)
-        return {name: rows_where(directory, split, where) for name, split in splits.items()}
+        rows = (rows_where(directory, manifest, split, where) for split in splits.values())
+        return dict(zip(splits, rows, strict=True))
     if parsed.rows is None:
         return _rows_of_keys(directory, manifest, names, parsed)
     if len(names) > 1:
@@ -87,8 +88,7 @@ def _rows_of_keys(
     directory: str, manifest: Manifest, names: list[str], parsed: argparse.Namespace
 ) -> dict[str, np.ndarray]:
     keys = parsed.key or list(_keys_in(parsed.keys))
-    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
-    places = StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
+    places = places_of(directory, manifest, keys)
     numbers = [number for number, name in enumerate(manifest.splits) if name in names]
     is_there = np.isin(places[:, 0], numbers)
     missing = sorted({keys[at] for at in np.flatnonzero(~is_there)})
@@ -100,6 +100,12 @@ def _rows_of_keys(
         )
     of_split = {name: places[places[:, 0] == n, 1] for n, name in enumerate(manifest.splits)}
     return {name: np.unique(of_split[name]) for name in names}
+
+
+def places_of(directory: str, manifest: Manifest, keys: Sequence[str]) -> np.ndarray:
+    """As `StoredKeys.find`, for some keys."""
+    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
+    return StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
 
 
 def _keys_in(path: str) -> Iterator[str]:

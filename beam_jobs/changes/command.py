@@ -12,8 +12,10 @@ from beam_jobs.errors import UsageError
 
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
+    "columns": "add features to all records of a dataset, from a table or a function",
     "delete": "make a generation without some records, whose files stay as they are",
     "expire": "drop older generations, and the files that no other one names",
+    "index": "make a dataset of TFRecord files, which stay where and as they are",
     "select": "make a dataset of some records, in the files in which they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }
@@ -35,7 +37,8 @@ def change(arguments: Sequence[str]) -> str:
     name = arguments[0]
     command = importlib.import_module(f"beam_jobs.changes.{name}")
     parser = _Parser(prog=f"beam-shards {name}", description=f"To {CHANGES[name]}.")
-    parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
+    if name != "index":
+        parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
     command.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     if not {"-h", "--help"}.isdisjoint(arguments):

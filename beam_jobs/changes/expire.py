@@ -34,7 +34,8 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         paths = {n: Manifest.read(f"{directory}@{n}").paths for n in state.generations}
         expired = [n for n in state.generations[: -parsed.keep] if n not in tagged]
         needed = {path for n in paths if n not in expired for path in paths[n]}
-        dead = {path for n in expired for path in paths[n]} - needed
+        ours = state.named | state.noted  # No shards of another writer are in such folders.
+        dead = {p for n in expired for p in paths[n] if folder_of(p) in ours} - needed
         start, since = len(join(directory, "")), time.time_ns() - _KEPT_NS
         # A store may not state when a file was written.
         written = [
@@ -42,8 +43,9 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         ]
         recent = {folder for folder, modified in written if modified > since}
         folders = {*map(folder_of, dead), *(state.noted - recent)} - {*map(folder_of, needed)}
+        files = (dead | files_in(state, folders)) & state.sizes.keys()
         # Manifests go last: by them, the next command knows which files are dead.
-        names = [*(dead | files_in(state, folders)), *map(generation_file, expired)]
+        names = [*sorted(files), *map(generation_file, expired)]
         delete_files(join(directory, name) for name in names)
         drop_empty_directories(directory)
     size = format_bytes(sum(state.sizes.get(name, 0) for name in names))

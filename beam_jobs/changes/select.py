@@ -92,8 +92,7 @@ def _statistics(
 
     Other lengths keep their extremes, which are bounds, and other values have no statistics.
     """
-    others = {*manifest.schema}.difference(*manifest.families.values())
-    names = list(numbers_of({n: f for n, f in manifest.schema.items() if n in others}))
+    names = list(numbers_of(manifest.schema.select(manifest.features_of[""])))
     read = [*sections(directory, split.shards, names)] if len(rows) else []
     columns = {n: np.concatenate([part[n] for part in read])[rows] for n in names if read}
     found = {}

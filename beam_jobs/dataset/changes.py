@@ -137,9 +137,8 @@ def statistics_without(
 ) -> dict[str, Any]:
     """The statistics of a split without some of its records, whose extremes are bounds."""
     left = dict(split.statistics)
-    families = [(split.families[name], names) for name, names in manifest.families.items()]
-    others = {*manifest.schema}.difference(*manifest.families.values())
-    for shards, names in [(split.shards, others), *families]:
+    for family, names in manifest.features_of.items():
+        shards = split.shards_of(family)
         features = {
             n: f for n, f in manifest.schema.items() if n in left.keys() & names and not f.step
         }

@@ -56,6 +56,9 @@ _OF_A_JOB = re.compile(
 # The folder of a path in the file of a manifest.
 _NAMED = re.compile(rb'"path": "([0-9a-f]{8})/')
 
+# The job of a dataset whose shards are files that another program wrote.
+IN_PLACE = "index"
+
 # Files of other programs.
 _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|features\.json)")
 
@@ -98,8 +101,13 @@ class State(NamedTuple):
         return sorted(int(name[1]) for name in map(_GENERATION.fullmatch, self.sizes) if name)
 
 
-def state_of(directory: str) -> State:
-    """The state of a directory; UsageError if it cannot be listed, has files of no dataset, or is damaged."""
+def state_of(directory: str, in_place: bool = False) -> State:
+    """The state of a directory; UsageError if it cannot be listed, has files of no dataset, or is damaged.
+
+    Args:
+        directory: Its path.
+        in_place: Whether shards that another program wrote are there, and so any files, as in a dataset of `index`.
+    """
     try:
         refuse_links(directory)
         start = len(join(directory, ""))
@@ -115,8 +123,10 @@ def state_of(directory: str) -> State:
         except (ValueError, OSError, RecursionError) as error:
             raise UsageError(f"--output: {path}: {error}; name another directory") from None
         state = State(directory, sizes, content, manifest)
+        in_place = in_place or manifest.options.get("job") == IN_PLACE
     # Files in a folder without a note come from an attempt that was too late, or from somebody else: keep them.
-    strange = [name for name in sizes if not (_OURS.fullmatch(name) or _OF_A_JOB.fullmatch(name))]
+    others = () if in_place else sizes
+    strange = [name for name in others if not (_OURS.fullmatch(name) or _OF_A_JOB.fullmatch(name))]
     if strange:
         ours = state.named | state.noted
         strange = sorted(name for name in strange if folder_of(name) not in ours)
@@ -157,6 +167,10 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
     sha256 = hashlib.sha256(state.content).hexdigest()
     output = replace(output, generation=state.generations[-1] + 1, parent=sha256)
     if output.overwrite:
+        if state.manifest.options.get("job") == IN_PLACE:
+            raise UsageError(
+                f"--output {output.directory}: it describes files of another writer; name another directory"
+            )
         if card := _CARD.intersection(state.sizes):
             raise UsageError(
                 f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
@@ -286,7 +300,8 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     directory, data = output.directory, manifest.to_bytes()
     name = generation_file(output.generation)
     # After a loss of power there must be no manifest without its shards.
-    sync_names(directory, manifest.paths)
+    older = before.manifest.paths if before.manifest and manifest.ancestors else set[str]()
+    sync_names(directory, manifest.paths - older)
     advice = "run it again" if manifest.ancestors else "add --overwrite to replace it"
     too_late = OvertakenError(
         f"--output {directory}: another job completed a dataset here while this one ran; {advice}"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from beam_jobs.dataset.lease import Holder
 from beam_jobs.dataset.output import Output
 from beam_jobs.records.rejects import Reject, rejects_file
 from beam_jobs.sources.labels import Names
@@ -89,7 +90,7 @@ def noted_shards(names: Iterable[str]) -> tuple[int, int]:
 class Note:
     """The note about a shard, which has the shard's regular name, given its regular path in the dataset."""
 
-    def __init__(self, output: Output, name: str) -> None:
+    def __init__(self, output: Holder, name: str) -> None:
         self._output, self._name = output, name
         self._path = join(output.directory, name + DONE)
 

@@ -11,6 +11,7 @@ import google_crc32c
 import numpy as np
 
 from beam_jobs import progress
+from beam_jobs.dataset.lease import Holder
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import Digest, Note, ShardResult
 from beam_jobs.errors import DataError, UsageError, loss_error
@@ -95,7 +96,7 @@ def check_records(
 class ShardFile(contextlib.ExitStack):
     """A TFRecord file of a dataset; leaving the context removes it unless it was committed."""
 
-    def __init__(self, output: Output, path: str) -> None:
+    def __init__(self, output: Holder, path: str) -> None:
         super().__init__()
         self._output, self._path = output, path
         self._file = self.enter_context(NewFile(join(output.directory, path), output.staging))

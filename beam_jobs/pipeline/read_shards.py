@@ -22,7 +22,7 @@ from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import owned_value
 from readers.format.index import checked_offsets, head_crc32c, parse_head
 from readers.format.lookup.stored import seen_flags
-from readers.format.manifest import INDEX_SUFFIX, MANIFEST, Manifest, join
+from readers.format.manifest import MANIFEST, Manifest, index_path, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.format.tfrecord import MAX_RECORD_BYTES, intact
@@ -44,11 +44,12 @@ class ShardRange(NamedTuple):
     seen: bytes
 
 
-def shard_ranges(path: str, shard: Shard, seen: bytes) -> list[ShardRange]:
+def shard_ranges(directory: str, shard: Shard, seen: bytes) -> list[ShardRange]:
     """The ranges of a shard, of about `RANGE_BYTES` each; the index of a larger shard states where records begin."""
+    path = join(directory, shard.path)
     if shard.bytes <= RANGE_BYTES:
         return [ShardRange(path, 0, shard.bytes, 0, seen)]
-    file = path + INDEX_SUFFIX
+    file = join(directory, index_path(shard))
     data = _read(file, 0, shard.index_bytes)
     try:
         offsets = checked_offsets(data, parse_head(data, file), file)
@@ -138,12 +139,14 @@ class ReadShards(beam.PTransform):
         _check_name("split", split, manifest.splits)
         for column in columns:
             _check_name("column", column, manifest.schema)
+            if column not in manifest.features_of[""]:
+                raise UsageError(f"column {column!r} is in other files: leave it out with columns=")
         of_split = manifest.splits[split]
         parts = np.split(
             seen_flags(directory, of_split), np.cumsum([s.records for s in of_split.shards])
         )
         shards = [
-            (join(directory, shard.path), shard, b"" if seen.all() else np.packbits(seen).tobytes())
+            (directory, shard, b"" if seen.all() else np.packbits(seen).tobytes())
             for shard, seen in zip(of_split.shards, parts, strict=False)
             if seen.any()
         ]

@@ -69,7 +69,7 @@ class Numbers:
         """
         columns = [array.reshape(-1, 1) for array in arrays if array.size]
         if columns:
-            add_channels([self], columns)
+            add_channels([self], np.concatenate(columns), np.array([*map(len, columns)]))
 
     def add_integers(self, flat: np.ndarray) -> None:
         """Adds integers or booleans [n]."""
@@ -140,14 +140,13 @@ class Numbers:
         return numbers
 
 
-def add_channels(channels: Sequence[Numbers], records: Sequence[np.ndarray]) -> None:
-    """Adds the values of records, arrays [rows, channels] of one dtype with one row or more, each to its channel."""
-    joined = records[0] if len(records) == 1 else np.concatenate(records)
+def add_channels(channels: Sequence[Numbers], joined: np.ndarray, sizes: np.ndarray) -> None:
+    """Adds the values [rows, channels] of records with some numbers of rows, int64 [records], each to its channel."""
     if joined.dtype.kind in "biu":
         for channel, numbers in enumerate(channels):
             numbers.add_integers(joined[:, channel])
     elif joined.dtype.kind != "c":
-        sizes = np.fromiter(map(len, records), np.int64)
+        sizes = sizes[sizes > 0]
         for some, rows in _slices(sizes, _VALUES_AT_ONCE // len(channels)):
             _add_floats(channels, joined[rows], sizes[some])
 
@@ -315,9 +314,9 @@ def sums_exactly(values: np.ndarray) -> list[int]:
     if not values.size:
         return [0] * len(values)
     mantissas, exponents = np.frexp(values)
-    whole = np.ldexp(mantissas, 53)
-    high = np.floor(np.ldexp(whole, -27))
-    low = whole - np.ldexp(high, 27)
+    whole = mantissas * 2.0**53  # Exact, and a tenth of the time of ldexp.
+    high = np.floor(whole * 2.0**-27)
+    low = whole - high * 2.0**27
     least = int(exponents.min())
     width = int(exponents.max()) - least + 1
     bins = (exponents + (np.arange(len(values)) * width - least)[:, None]).reshape(-1)

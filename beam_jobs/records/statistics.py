@@ -15,6 +15,7 @@ import numpy as np
 
 from beam_jobs.records.numbers import Numbers, add_channels, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
+from readers.format.decode.column import FeatureColumn
 from readers.format.protobuf.tensor import string_values
 from readers.format.remarks import Remarks
 from readers.format.schema import Feature, Schema
@@ -62,7 +63,7 @@ class FeatureStatistics:
         counted: Counter[int] | None = Counter() if "values" in value else None
         return cls([Numbers() for _ in range(channels_of(feature))], {}, counted)
 
-    def _add_lengths(self, name: str, lengths: list[int]) -> None:
+    def _add_lengths(self, name: str, lengths: list[int] | np.ndarray) -> None:
         self.lengths.setdefault(name, Numbers()).add([np.array(lengths, np.int64)])
 
     def add(self, feature: Feature, values: Sequence[Any]) -> None:
@@ -76,26 +77,41 @@ class FeatureStatistics:
         elif feature.dtype == "string":
             texts = (string_values(np.asarray(value, object)) for value in values)
             self._add_lengths("bytes", [len(text) for some in texts for text in some])
+        elif feature.is_integer:
+            self._add_numbers(
+                feature, np.array(values, np.int64), np.empty((len(values), 0), np.int64)
+            )
         else:
-            if feature.is_integer:
-                values = [np.array(values, np.int64)]
-            self._add_values(values)
-            if self.counted is not None:
-                self._count(values)
-            for axis, size in enumerate(feature.shape):
-                if size is None:
-                    self._add_lengths(str(axis), [value.shape[axis] for value in values])
+            flats = [value.reshape(-1) for value in values]
+            flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
+            self._add_numbers(feature, flat, np.array([value.shape for value in values], np.int64))
 
-    def _add_values(self, arrays: Sequence[np.ndarray]) -> None:
+    def add_column(self, feature: Feature, column: FeatureColumn) -> None:
+        """Adds the decoded values of many records; numbers without a loop over the records."""
+        values = column.flat()
+        if values.dtype == object:
+            self.add(feature, column.arrays())
+            return
+        shapes = column.shapes
+        if shapes is None:
+            shapes = np.full((len(values), values.ndim - 1), values.shape[1:], np.int64)
+        self.records += len(shapes)
+        self._add_numbers(feature, values.reshape(-1), shapes)
+
+    def _add_numbers(self, feature: Feature, flat: np.ndarray, shapes: np.ndarray) -> None:
+        """Adds the values [n] of records with some shapes, int64 [records, dimensions]."""
         count = len(self.channels)
-        if count > 1 and arrays[0].dtype == np.uint8:
-            self._add_bytes(arrays)
-        elif records := [array.reshape(-1, count) for array in arrays if array.size]:
-            add_channels(self.channels, records)
+        if count > 1 and flat.dtype == np.uint8:
+            self._add_bytes(flat)
+        else:
+            add_channels(self.channels, flat.reshape(-1, count), shapes.prod(axis=1) // count)
+        if self.counted is not None:
+            self._count(flat)
+        for axis, size in enumerate(feature.shape):
+            if size is None:
+                self._add_lengths(str(axis), shapes[:, axis])
 
-    def _add_bytes(self, arrays: Sequence[np.ndarray]) -> None:
-        flats = [array.reshape(-1) for array in arrays]
-        flat = flats[0] if len(flats) == 1 else np.concatenate(flats)
+    def _add_bytes(self, flat: np.ndarray) -> None:
         if not flat.size:
             return
         # The extremes of single channels are never shown, so each gets the extremes of all.
@@ -104,8 +120,7 @@ class FeatureStatistics:
         for numbers, (total, squares) in zip(self.channels, sums, strict=True):
             numbers.add_sums(each, low, high, total, squares)
 
-    def _count(self, arrays: Sequence[np.ndarray]) -> None:
-        flat = np.concatenate([array.reshape(-1) for array in arrays])
+    def _count(self, flat: np.ndarray) -> None:
         values, counts = np.unique(flat, return_counts=True)
         self.values += checksum_of(values.astype(np.uint64), counts)
         self._update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
@@ -247,6 +262,12 @@ class Statistics:
         if records:
             for name, statistics in self.features.items():
                 statistics.add(self._schema[name], columns[name])
+
+    def add_decoded(self, records: int, columns: Mapping[str, FeatureColumn]) -> None:
+        """Adds records, given the decoded column of each feature."""
+        self.records += records
+        for name, statistics in self.features.items():
+            statistics.add_column(self._schema[name], columns[name])
 
     def merge(self, other: Statistics) -> None:
         """Adds the values that another object has counted."""

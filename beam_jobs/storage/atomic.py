@@ -124,13 +124,14 @@ def write_file(
 
 
 def sync_names(directory: str, names: Iterable[str]) -> None:
-    """Makes the names of files in a directory survive a loss of power.
+    """Makes the names of files in a directory survive a loss of power; files elsewhere are left as they are.
 
     Only on a disk of this machine: stores and HDFS keep all data that they have acknowledged.
     """
     if not is_local(directory):
         return
     folders = {join(directory, name).rsplit("/", 1)[0] for name in names}
+    folders = {folder for folder in folders if f"{folder}/".startswith(f"{directory}/")}
     # The directory itself may be new.
     for folder in sorted({*folders, directory, os.path.dirname(directory)}):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -15,9 +15,8 @@ from readers.order.mixture import MixedOrder
 from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, SequentialOrder
 from readers.order.permutation import record_keys
 from readers.order.state import State
-from readers.shards.framed import FramedRecords
 from readers.shards.plan import Plan
-from readers.shards.records import Records
+from readers.shards.records import Framed, Records
 
 _Cursor = TypeVar("_Cursor")
 
@@ -74,7 +73,7 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
         return self.state(cursor)
 
     def slices(
-        self, epoch: int, groups: Sequence[Group], fetched: Sequence[FramedRecords]
+        self, epoch: int, groups: Sequence[Group], fetched: Sequence[Framed]
     ) -> Iterator[BatchSlice]:
         """Yields batches of one epoch, read together, from numbered groups; errors as for `Records.batches`."""
         options, schema = self.options, self.plan.schema

@@ -72,8 +72,9 @@ def _known_order(plan: Plan, options: ReadOptions) -> Order:
             raise ValueError("readers.Mix reads records in random access: use Order(by='global')")
         by = "global"
     elif by is None:
-        cached = options.cache.cacheable(plan.parts) if options.cache else ()
-        on_disk = all(is_local(part.path) or part.path in cached for part in plan.parts)
+        parts = [part for files in plan.files for part in files.parts]
+        cached = options.cache.cacheable(parts) if options.cache else ()
+        on_disk = all(is_local(part.path) or part.path in cached for part in parts)
         by = "global" if on_disk else "interleave"
     order = replace(options.order, by=by)
     has_windows = order.shuffle and by == "interleave"

@@ -17,8 +17,7 @@ from readers.batches.read_sizes import (
     records_ahead,
     records_together,
 )
-from readers.shards.framed import FramedRecords
-from readers.shards.records import RECORD_ERRORS
+from readers.shards.records import RECORD_ERRORS, Framed
 
 # Groups; the numbers of the records to fetch for them; and those of these records that the next group needs, too.
 _Window = tuple[list[Group], np.ndarray, np.ndarray]
@@ -67,18 +66,18 @@ def _numbered(source: BatchSource[Any], epoch: int, groups: Iterator[Group]) -> 
 
 def _fetched(
     source: BatchSource[Any], groups: Iterator[Group]
-) -> Iterator[tuple[Iterable[Group], list[FramedRecords]]]:
+) -> Iterator[tuple[Iterable[Group], list[Framed]]]:
     """Yields groups, with their records in memory if they are in a store; threads fetch the next ones."""
     records = source.records
-    if records.shards.is_fetched:
+    if records.is_fetched:
         yield groups, []
         return
 
-    def fetch(window: _Window) -> tuple[list[Group], list[FramedRecords], np.ndarray]:
+    def fetch(window: _Window) -> tuple[list[Group], list[Framed], np.ndarray]:
         complete, numbers, waiting = window
-        return complete, [] if records.shards.is_fetched else [records.fetch(numbers)], waiting
+        return complete, [] if records.is_fetched else [records.fetch(numbers)], waiting
 
-    kept = list[FramedRecords]()
+    kept = list[Framed]()
     windows = mapped_ahead(fetch, _windows(source, groups), WINDOWS_AHEAD)
     for complete, fetched, waiting in windows:
         fetched += kept
@@ -114,7 +113,7 @@ def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Win
 
 
 def _read(
-    source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[FramedRecords]
+    source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[Framed]
 ) -> Iterator[tuple[BatchSlice, Any]]:
     """Reads the batches of groups together; one by one if a record is bad, so that batches before it are returned."""
     yielded = 0

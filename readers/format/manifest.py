@@ -62,7 +62,7 @@ _ADVICE_FOR_NEWER = (
 )
 
 # What a manifest may require of its readers.
-_KNOWN = frozenset(["base", "families", "gone", "rows"])
+_KNOWN = frozenset(["base", "families", "gone", "indexes", "rows"])
 
 # The last field of a manifest: the CRC32C of all bytes before its line.
 _OWN_CRC = re.compile(rb' "crc32c": "([0-9a-f]{8})"\n}\n\Z')
@@ -83,6 +83,11 @@ def join(directory: str, name: str) -> str:
     if name.startswith("/") or "://" in name:
         return name
     return directory + ("" if not directory or directory.endswith("/") else "/") + name
+
+
+def index_path(shard: Shard) -> str:
+    """The path of a shard's index in the dataset's directory."""
+    return shard.index_path or shard.path + INDEX_SUFFIX
 
 
 def _rate_in(value: Any) -> float:
@@ -206,13 +211,20 @@ class Manifest:
         return [shard for split in self.splits.values() for shard in split.shards]
 
     @property
+    def features_of(self) -> dict[str, tuple[str, ...]]:
+        """Family -> the features in its shards; "" -> those in the shards of the splits."""
+        others = {name for names in self.families.values() for name in names}
+        return {"": tuple(name for name in self.schema if name not in others), **self.families}
+
+    @property
     def paths(self) -> set[str]:
         """The paths of all files, except the manifests themselves; with a base, some are outside of the directory."""
         splits = self.splits.values()
-        shards = {shard.path for split in splits for shard in split.every_shard}
+        shards = [shard for split in splits for shard in split.every_shard]
+        files = {path for shard in shards for path in (shard.path, index_path(shard))}
         rows = {rows.path for split in splits for rows in (split.gone, split.rows) if rows}
         others = {*self.rejects, *(file.path for file in self.files.values())}
-        return {*shards, *(path + INDEX_SUFFIX for path in shards), *rows, *others}
+        return {*files, *rows, *others}
 
     @property
     def requires(self) -> list[str]:
@@ -222,6 +234,7 @@ class Manifest:
             "base": self.base,
             "families": self.families,
             "gone": any(split.gone for split in splits),
+            "indexes": any(shard.index_path for split in splits for shard in split.every_shard),
             "rows": any(split.rows for split in splits),
         }
         return [name for name, is_needed in needs.items() if is_needed]
@@ -576,5 +589,5 @@ def _without_manifest(directory: str) -> str:
         "in Python, set schema= to read TFRecord files without a manifest"
     )
     if on_disk and any(Path(directory).glob("*.tfrecord*")):
-        message += f"; beam-shards plan reshard --input {directory} shows their features"
+        message += f"; beam-shards index {directory} --output DIR makes a dataset of the files here"
     return message

@@ -48,9 +48,9 @@ def checked_path(path: Any, bases: Sequence[str] = ()) -> str:
 
 
 def is_sibling(base: str) -> bool:
-    """Whether a base lies in the parent folder of the dataset."""
+    """Whether a base is the parent folder of the dataset, or lies in it."""
     up, *parts = base.split("/")
-    return up == ".." and bool(parts) and all(map(_PART.fullmatch, parts))
+    return up == ".." and all(map(_PART.fullmatch, parts))
 
 
 class File(NamedTuple):
@@ -76,7 +76,8 @@ class Shard:
         crc32c: The CRC32C of the whole file, without TFRecord's masking.
         index_bytes: The size of its index.
         index_crc32c: The CRC32C of the head of its index, which includes the CRC32C of each block.
-        smallest_hash: The smallest order hash of its records, top 32 bits.
+        smallest_hash: The smallest order hash of its records, top 32 bits; 0 if their keys are unknown.
+        index_path: The path of its index; empty if that is next to the file.
     """
 
     path: str
@@ -86,6 +87,7 @@ class Shard:
     index_bytes: int
     index_crc32c: int
     smallest_hash: int
+    index_path: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,10 @@ class Split:
     def every_shard(self) -> list[Shard]:
         """The shards of the split and of its families."""
         return [*self.shards, *(shard for shards in self.families.values() for shard in shards)]
+
+    def shards_of(self, family: str) -> tuple[Shard, ...]:
+        """The shards of a family; those of the split for ""."""
+        return self.families[family] if family else self.shards
 
     @property
     def bytes(self) -> int:
@@ -179,7 +185,11 @@ def _shards_json(shards: Sequence[Shard]) -> list[dict[str, Any]]:
             "bytes": shard.bytes,
             "crc32c": f"{shard.crc32c:08x}",
             "smallest_hash": f"{shard.smallest_hash:08x}",
-            "index": {"bytes": shard.index_bytes, "crc32c": f"{shard.index_crc32c:08x}"},
+            "index": {
+                **({"path": shard.index_path} if shard.index_path else {}),
+                "bytes": shard.index_bytes,
+                "crc32c": f"{shard.index_crc32c:08x}",
+            },
         }
         for shard in shards
     ]
@@ -192,7 +202,8 @@ def _shards_of(values: list[Any], bases: Sequence[str]) -> tuple[Shard, ...]:
         try:
             records, index = _count(shard, "records"), typed(shard, "index", dict)
             smallest = _hex_number(shard, "smallest_hash")
-            shards.append(Shard(path, records, *_size_of(shard), *_size_of(index), smallest))
+            place = checked_path(index["path"], bases) if "path" in index else ""
+            shards.append(Shard(path, records, *_size_of(shard), *_size_of(index), smallest, place))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
     return tuple(shards)

@@ -184,8 +184,10 @@ class _Window:
 def _visited(directory: str, part: str, schema: Schema, features: Features) -> list[_Window]:
     """The windows of records of part of a split, such as `train[:100]`, in order."""
     plan = resolve(directory, part, schema, None)
-    offsets = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in plan.parts]
-    lengths = np.concatenate([*offsets, np.empty(0, np.int64)])
+    lengths = np.zeros(sum(plan.takes), np.int64)
+    for files in plan.files:
+        sizes = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in files.parts]
+        lengths += np.concatenate([*sizes, np.empty(0, np.int64)])
     lengths = lengths[plan.rows.of(np.arange(plan.records))] if plan.rows is not None else lengths
     source, large = RecordSource(directory, part, schema=undecoded(schema)), Lock()
 

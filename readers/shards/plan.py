@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -57,6 +57,7 @@ class Part:
             other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
+        index_path: The path of the index, if the manifest states it; empty if it is next to the file.
         smallest_hash: The smallest hash of its records according to the manifest.
         keys: What orders its records; None if they cannot be looked up by a key.
     """
@@ -70,6 +71,7 @@ class Part:
     version: tuple[int, int] | None = None
     index_bytes: int = 0
     index_crc32c: int | None = None
+    index_path: str = ""
     smallest_hash: int = 0
     keys: Keys | None = None
 
@@ -77,12 +79,15 @@ class Part:
     def index(self) -> IndexFile:
         """The index of the file."""
         size = None if self.total is None else self.index_bytes
-        path = self.path + INDEX_SUFFIX
+        path = self.index_path or self.path + INDEX_SUFFIX
         return IndexFile(path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:
         """All records of the file."""
         return replace(self, skip=0, take=self.total or 0)
+
+
+Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True)
@@ -104,11 +109,12 @@ class Plan:
         decoders: The decoders that keep some of these channels.
         rows: The records of the parts that are read, and their order; None for all, one part after another.
         generations: The SHA-256 of the manifests, if the datasets have one.
+        elsewhere: Feature -> the parts that have it, with as many records, for features that are not in `parts`.
     """
 
     name: str
     schema: Schema
-    parts: tuple[Part, ...]
+    parts: Parts
     records: int
     record_bytes: float | None
     fingerprint: tuple[Any, ...]
@@ -119,6 +125,7 @@ class Plan:
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
     rows: SeenRows | None = None
     generations: tuple[str, ...] = ()
+    elsewhere: Mapping[str, Parts] = field(default_factory=dict)
 
     @property
     def takes(self) -> list[int]:
@@ -147,16 +154,41 @@ class Plan:
         """The features before the work on each record."""
         return self.work.stored if self.work else self.schema
 
+    @property
+    def files(self) -> list[Plan]:
+        """The plans of the files to read, each with the features that are there."""
+        if not self.elsewhere:
+            return [self]
+        names, found = dict[Parts, list[str]](), []
+        for name in self.stored:
+            names.setdefault(self.parts_of(name), []).append(name)
+        for parts, some in names.items():
+            schema = self.stored.select(some)
+            work = replace(self.work, stored=schema) if self.work else None
+            found.append(replace(self, schema=schema, parts=parts, work=work, elsewhere={}))
+        return found
+
+    def parts_of(self, feature: str) -> Parts:
+        """The parts that have a feature."""
+        return self.elsewhere.get(feature, self.parts)
+
+    def _with_parts(self, change: Callable[[Parts], Parts]) -> dict[str, Any]:
+        """The fields with other parts, given a function of those of the same files."""
+        elsewhere = {name: change(parts) for name, parts in self.elsewhere.items()}
+        return {"parts": change(self.parts), "elsewhere": elsewhere}
+
     def slice(self, start: int, stop: int) -> Plan:
         """The plan for the records from `start` to before `stop`."""
         first, last, rows = (
             self.rows.cut(start, stop) if self.rows is not None else (start, stop, None)
         )
-        parts = tuple(
-            replace(self.parts[number], skip=self.parts[number].skip + skip, take=take)
-            for number, skip, take in shard_ranges(self.takes, first, last)
-        )
-        return replace(self, parts=parts, records=stop - start, rows=rows)
+        ranges = shard_ranges(self.takes, first, last)
+
+        def cut(parts: Parts) -> Parts:
+            found = ((parts[number], skip, take) for number, skip, take in ranges)
+            return tuple(replace(p, skip=p.skip + skip, take=take) for p, skip, take in found)
+
+        return replace(self, **self._with_parts(cut), records=stop - start, rows=rows)
 
     def of(self, numbers: np.ndarray) -> Plan:
         """The plan for the records with some numbers, int64 [n], in this order."""
@@ -167,8 +199,10 @@ class Plan:
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process may be on another machine, where files have other inodes.
-        parts = tuple(replace(part, version=None) for part in self.parts)
-        return {**self.__dict__, "parts": parts}
+        def moved(parts: Parts) -> Parts:
+            return tuple(replace(part, version=None) for part in parts)
+
+        return {**self.__dict__, **self._with_parts(moved)}
 
     @functools.cached_property
     def digest(self) -> str:

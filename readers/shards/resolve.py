@@ -87,7 +87,8 @@ class _Resolver:
                 raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
             else:
                 generation = open_generation(name, self._pinned)
-                plan = dataset_plan(generation, self._split, self._schema, self._accept_cut)
+                how = self._schema, self._accept_cut, self._columns
+                plan = dataset_plan(generation, self._split, *how)
             self._known[name] = plan, section_reader(plan)
         return self._known[name]
 
@@ -151,11 +152,16 @@ def _joined(paths: Sequence[object], plans: Sequence[Plan]) -> Plan:
     nbytes = sum(plan.records * (plan.record_bytes or 0.0) for plan in plans)
     if all(plan.parts is first.parts and plan.rows is not None for plan in plans):
         # Subsets of one dataset, of which a mixture may have thousands, open it once.
-        parts = first.parts
+        parts, elsewhere = first.parts, first.elsewhere
         listed = [plan.rows.of(np.arange(plan.records)) for plan in plans if plan.rows is not None]
         rows: SeenRows | None = SeenRows(sum(first.takes), np.concatenate(listed), False)
     else:
         parts = tuple(part for plan in plans for part in plan.parts)
+        elsewhere = {
+            name: tuple(part for plan in plans for part in plan.parts_of(name))
+            for name in first.schema
+            if any(name in plan.elsewhere for plan in plans)
+        }
         rows = joined_rows([(sum(plan.takes), plan.rows) for plan in plans])
     return Plan(
         name=" and ".join(f"{path} {plan.name}" for path, plan in zip(paths, plans, strict=True)),
@@ -167,6 +173,7 @@ def _joined(paths: Sequence[object], plans: Sequence[Plan]) -> Plan:
         meanings=first.meanings,
         decoders=first.decoders,
         rows=rows,
+        elsewhere=elsewhere,
         generations=tuple(dict.fromkeys(sha256 for plan in plans for sha256 in plan.generations)),
         sizes=common_sizes({name: [p.sizes.get(name) for p in plans] for name in first.schema}),
     )

@@ -198,7 +198,7 @@ def test_processes_can_share_a_source(dataset, method):
         for first in (0, 1)
     ]
     # As if another thread of this process held the lock at that moment.
-    with source._records.shards._lock:
+    with source._records.files[0].shards._lock:
         for process in processes:
             process.start()
     found = [queue.get(timeout=60), queue.get(timeout=60)]

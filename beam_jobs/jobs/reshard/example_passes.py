@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -130,15 +131,18 @@ class ReshardSecondPass(SecondPass):
     def _kept(self, examples: Examples, counter: RecordCounter) -> EncodedRecords:
         """The Examples that fit the schema, and the others as rejects."""
         data = examples.batch.data
-        values, errors = self._fit.check(data, examples.starts, examples.stops)
+        decoded, rows, errors = self._fit.check(data, examples.starts, examples.stops)
         late = []
         for row, error in sorted(errors.items()):
             where = examples.batch.place_of(examples.starts[row])
             key = examples.keys[row].decode("utf-8", "surrogateescape")
             reject = Reject.of(key, "decode", f"{where}: {error}")
             late.append((reject, int(examples.splits[row])))
-        good = [row for row in range(len(examples.keys)) if row not in errors]
-        columns = {name: [values[name][row] for row in good] for name in self._counted}
+        chosen, good = (
+            [row not in errors for row in rows],
+            [row for row in rows if row not in errors],
+        )
+        columns = {n: [*compress(decoded[n].arrays(), chosen)] for n in self._counted}
         splits = examples.splits[good]
         counter.count(splits, columns)
         return EncodedRecords(

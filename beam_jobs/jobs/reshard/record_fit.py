@@ -12,6 +12,7 @@ import numpy as np
 
 from beam_jobs.errors import UsageError
 from readers.format.decode.batches import ColumnDecoder
+from readers.format.decode.column import FeatureColumn
 from readers.format.decode.records import (
     Decoder,
     RawList,
@@ -48,7 +49,7 @@ _GRAY_MODES = ("1", "L", "LA", "I", "I;16")
 SHAPE = "/shape"
 
 # The advice if no schema fits all records.
-_AGREE = "; all records of a dataset must agree: narrow --input"
+_AGREE = "; all records of a dataset must agree: leave out the files that differ"
 
 # The kind of a list in one record, empty for none, and its values: views of
 # byte strings, integers, or an array of floats.
@@ -171,10 +172,8 @@ class RecordFit:
 
     def check(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-    ) -> tuple[dict[str, list[Any]], dict[int, str]]:
-        """The values of some records by feature, and why others do not fit, by row.
-
-        The values of a record that does not fit are undefined.
+    ) -> tuple[dict[str, FeatureColumn], list[int], dict[int, str]]:
+        """The columns of the records that can be decoded, their rows, and why some records do not fit, by row.
 
         Args:
             data: uint8 [n], the records with their framing.
@@ -182,25 +181,26 @@ class RecordFit:
         """
         frames = starts - HEADER_BYTES, stops + FOOTER_BYTES
         columns, errors, alike = self._decoder.decode(data, *frames)
-        records = [data.data[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        good = sorted({*range(len(records))} - {*errors})
-        values = {name: [None] * len(records) for name in columns}
-        for name, column in columns.items():
-            for row, value in zip(good, column.arrays(), strict=True):
-                values[name][row] = value
+        rows = np.arange(len(starts))
+        good = np.setdiff1d(rows, list(errors)).tolist() if errors else rows.tolist()
+
+        def record(row: int) -> memoryview:
+            return data.data[int(starts[row]) : int(stops[row])]
+
         doubtful = set(errors)
         for name, feature in self._looked_at.items():
-            doubtful |= {row for row in good if value_error(feature, values[name][row])}
+            pairs = zip(good, columns[name].arrays(), strict=True)
+            doubtful |= {row for row, value in pairs if value_error(feature, value)}
         # One record shows the names of those of one form.
-        odd = {*good} - {*alike.tolist()}
-        for rows in [*([row] for row in odd), alike.tolist()]:
-            if rows and not all(
+        odd = np.setdiff1d(good, alike).tolist() if len(alike) < len(good) else []
+        for some in [*([row] for row in odd), alike.tolist()]:
+            if some and not all(
                 name in self._names[number] or not self._keeps(name)
-                for number, name in _names_in(records[rows[0]])
+                for number, name in _names_in(record(some[0]))
             ):
-                doubtful.update(rows)
-        reasons = {row: self._misfit(records[row]) or errors.get(row, "") for row in doubtful}
-        return values, {row: reason for row, reason in reasons.items() if reason}
+                doubtful.update(some)
+        reasons = {row: self._misfit(record(row)) or errors.get(row, "") for row in doubtful}
+        return columns, good, {row: reason for row, reason in reasons.items() if reason}
 
     def _misfit(self, record: memoryview) -> str:
         """Why a record does not fit; empty if it does."""

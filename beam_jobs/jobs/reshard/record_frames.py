@@ -175,12 +175,13 @@ def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
         Their lengths, int64 [B]; the length of the frame after them, 0 if unknown; and the error in
         that frame's header, if any.
     """
-    lengths, at, view = list[int](), 0, data.data
+    lengths, at, octets, known = list[int](), 0, data.tobytes(), dict[bytes, int]()
     while at + HEADER_BYTES <= len(data):
-        header = bytes(view[at : at + HEADER_BYTES])
-        if wrong := header_error(header, limit):
-            return np.array(lengths, np.int64), 0, wrong
-        frame = FRAME_BYTES + int(_LENGTH.unpack_from(header)[0])
+        header = octets[at : at + HEADER_BYTES]
+        if (frame := known.get(header, 0)) == 0:
+            if wrong := header_error(header, limit):
+                return np.array(lengths, np.int64), 0, wrong
+            frame = known[header] = FRAME_BYTES + int(_LENGTH.unpack_from(header)[0])
         at += frame
         if at > len(data):
             return np.array(lengths, np.int64), frame, ""

@@ -45,6 +45,7 @@ from readers.format.manifest import (
     INDEX_SUFFIX,
     MANIFEST,
     SAMPLE_RATE,
+    TAGS,
     TEXT_INDEX_SUFFIX,
     TOKENIZER,
     UNITS,
@@ -64,6 +65,9 @@ _TOKENS = "tokens"
 
 # Other files that are found next to TFRecord files.
 _NO_RECORDS = (INDEX_SUFFIX, TEXT_INDEX_SUFFIX, ".done", ".json", ".jsonl", ".txt", ".md", ".csv")
+
+# The most bytes of a tag: a number and a SHA-256.
+_TAG_BYTES = 100
 
 
 @dataclass(frozen=True)
@@ -242,5 +246,11 @@ def _described(
     )
 
 
+def has_records(name: str) -> bool:
+    """Whether a file may be a TFRecord file, by its name."""
+    return not name.lower().endswith(_NO_RECORDS)
+
+
 def _has_records(source: Source) -> bool:
-    return not source.key.lower().endswith(_NO_RECORDS)
+    is_tag = f"/{source.key}".rpartition("/")[0].endswith(f"/{TAGS}") and source.size < _TAG_BYTES
+    return has_records(source.key) and not is_tag

@@ -266,7 +266,7 @@ class SchemaGuess(Divisible):
             if len(self.features) + len(self.lists) >= MAX_FEATURES:
                 raise UsageError(
                     f"more than {MAX_FEATURES:,} different features, one of them {name!r}: expected the "
-                    "same names in all records; narrow --input, or move data from names into values"
+                    "same names in all records; leave out the files that differ, or move data from names into values"
                 )
             guesses[name] = FeatureGuess()
         return guesses[name]
@@ -294,12 +294,12 @@ class SchemaGuess(Divisible):
                 kinds = ", ".join(f"{kind} in {count:,}" for kind, count in guess.kinds.items())
                 raise UsageError(
                     f"feature {name!r}: a list of {kinds} records or steps; all records of a dataset "
-                    "must agree: narrow --input"
+                    "must agree: leave out the files that differ"
                 )
         if both := sorted(lists.keys() & self.features.keys()):
             raise UsageError(
                 f"feature {both[0]!r}: a feature in some records and a feature list in others; "
-                "all records of a dataset must agree: narrow --input"
+                "all records of a dataset must agree: leave out the files that differ"
             )
         features = {name: guess.of_steps(self.records) for name, guess in lists.items()}
         companions = set()
@@ -308,7 +308,7 @@ class SchemaGuess(Divisible):
                 features[name], has_companion = self._feature(name)
                 companions |= {name + SHAPE} if has_companion else set()
         if not features:
-            raise UsageError(f"none of {self.records:,} records has a feature: check --input")
+            raise UsageError(f"none of {self.records:,} records has a feature: check the files")
         return Schema(features)
 
     def _feature(self, name: str) -> tuple[Feature, bool]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -31,21 +32,27 @@ class Lengths:
     def __init__(
         self, records: Records, features: Sequence[str], limits: Sequence[int | None]
     ) -> None:
-        self._shards, self._sections = records.shards, [LENGTH + name for name in features]
-        largest = np.iinfo(_LENGTH).max
+        self._features, largest = features, np.iinfo(_LENGTH).max
         self._limits = np.array([largest if n is None else n for n in limits], np.int64)
-        self._decoded: np.ndarray | None = None
-        if not all(self._shards.has_section(section, _LENGTH) for section in self._sections):
-            parts = [_decoded(records, part, features) for part in records.plan.parts]
-            decoded = np.concatenate([np.empty((0, len(features)), _LENGTH), *parts])
+        # Feature -> a function of the numbers of records.
+        self._lengths = dict[str, Callable[[np.ndarray], np.ndarray]]()
+        for files in records.files:
+            names = [name for name in features if name in files.plan.stored]
+            shards = files.shards
+            if all(shards.has_section(LENGTH + name, _LENGTH) for name in names):
+                for name in names:
+                    self._lengths[name] = partial(shards.section, LENGTH + name, _LENGTH)
+                continue
+            parts = [_decoded(records, part, names) for part in files.plan.parts]
+            decoded = np.concatenate([np.empty((0, len(names)), _LENGTH), *parts])
             rows = records.plan.rows
-            self._decoded = decoded[rows.of(np.arange(len(rows)))] if rows is not None else decoded
+            decoded = decoded[rows.of(np.arange(len(rows)))] if rows is not None else decoded
+            for name, column in zip(names, decoded.T, strict=True):
+                self._lengths[name] = column.__getitem__
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
         """The lengths of the records with some numbers, int64 [k, features]."""
-        if self._decoded is not None:
-            return np.minimum(self._decoded[numbers], self._limits)
-        columns = [self._shards.section(name, _LENGTH, numbers) for name in self._sections]
+        columns = [self._lengths[name](numbers) for name in self._features]
         return np.minimum(np.stack(columns, axis=1), self._limits)
 
 

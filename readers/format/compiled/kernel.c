@@ -686,6 +686,9 @@ EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, const int64_t *s
 EXPORT int64_t readers_rows_seen(int64_t *numbers, int64_t count, const int64_t *before,
                                  const int64_t *first, int64_t shift) {
     for (int64_t at = 0; at < count; at++) {
+        /* The two misses of later numbers overlap: waiting for them took a third of the time of reading. */
+        if (at + 16 < count) __builtin_prefetch(first + (numbers[at + 16] >> shift));
+        if (at + 8 < count) __builtin_prefetch(before + first[numbers[at + 8] >> shift]);
         const int64_t number = numbers[at], *part = first + (number >> shift);
         int64_t low = part[0], high = part[1];
         while (low < high) {

@@ -10,7 +10,7 @@ from readers.files.local import is_local, open_local
 from readers.files.mounts import is_on_local_disk
 from readers.files.of_path import files_of
 from readers.format.index import Head, parse_head
-from readers.format.manifest import INDEX_SUFFIX, DatasetError, join
+from readers.format.manifest import DatasetError, index_path, join
 from readers.format.splits import Shard
 
 
@@ -34,7 +34,7 @@ class IndexFile(NamedTuple):
     def of(cls, directory: str, shard: Shard) -> IndexFile:
         """The index of a shard that a manifest lists."""
         sizes = shard.records, shard.bytes, shard.index_bytes, shard.index_crc32c
-        return cls(join(directory, shard.path) + INDEX_SUFFIX, *sizes)
+        return cls(join(directory, index_path(shard)), *sizes)
 
     @property
     def is_on_local_disk(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from readers.format.index import HASH
 from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.sections import sections_of
 from readers.format.manifest import DatasetError, Manifest
+from readers.format.schema import Feature
+
+# The feature that identifies a record.
+KEY = "key"
 
 # The purpose of the hash that is a record's place in the order.
 ORDER = b"order"
@@ -45,9 +49,18 @@ def _keyed(seed: int, purpose: bytes) -> hashlib.blake2b:
     return hashlib.blake2b(digest_size=8, key=key, person=purpose)
 
 
+def has_keys(schema: Mapping[str, Feature]) -> bool:
+    """Whether records of another writer have a key: a text or a byte string."""
+    return schema.get(KEY) in (Feature("string"), Feature("string", (), "list"))
+
+
 def order_seed(manifest: Manifest) -> int:
     """The seed of the hashes that order a dataset; DatasetError if its records are not ordered by their keys."""
     seed, job = manifest.options.get("seed", 0), manifest.options.get("job")
+    if job == "index" and not has_keys(manifest.schema):
+        raise DatasetError(
+            f"its records have no feature {KEY!r}, so they cannot be looked up by key"
+        )
     if job == "reshard" or type(seed) is not int or not -(2**63) <= seed < 2**63:
         raise DatasetError(
             "keys can only be looked up where they order the records, but this dataset "

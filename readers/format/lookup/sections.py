@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -28,6 +28,19 @@ def sections(
         DatasetError: (a ValueError) An index is damaged, belongs to another file, or lacks a section.
     """
     return sections_of([IndexFile.of(directory, shard) for shard in shards], names)
+
+
+def joined_sections(
+    files: Iterable[tuple[Collection[str], Sequence[IndexFile]]], names: Sequence[str]
+) -> list[dict[str, np.ndarray]]:
+    """The same from several indexes for each shard, given the features in each of them."""
+    found = list[dict[str, np.ndarray]]()
+    for features, indexes in files:
+        found = found or [{} for _ in indexes]
+        if some := [name for name in names if name.partition("/")[2] in features]:
+            for columns, more in zip(found, sections_of(indexes, some), strict=True):
+                columns.update(more)
+    return found
 
 
 def sections_of(

@@ -11,10 +11,11 @@ from readers.files.files import Range
 from readers.files.of_path import files_of
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.index import OFFSET
-from readers.format.lookup.sections import sections
+from readers.format.lookup.index_file import IndexFile
+from readers.format.lookup.sections import joined_sections, sections
 from readers.format.lookup.seen import seen_rows
 from readers.format.lookup.where import Where
-from readers.format.manifest import join
+from readers.format.manifest import Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError, intact
@@ -32,9 +33,13 @@ def seen_flags(directory: str, split: Split) -> np.ndarray:
     return flags
 
 
-def rows_where(directory: str, split: Split, where: Where) -> np.ndarray:
+def rows_where(directory: str, manifest: Manifest, split: Split, where: Where) -> np.ndarray:
     """The rows of a split that readers see and that fulfil a condition, int64 [n]; errors as for `sections`."""
-    found = map(where, sections(directory, split.shards, where.sections))
+    files = (
+        (names, [IndexFile.of(directory, shard) for shard in split.shards_of(family)])
+        for family, names in manifest.features_of.items()
+    )
+    found = map(where, joined_sections(files, [*where.sections]))
     flags = np.concatenate([np.empty(0, bool), *found])
     return np.flatnonzero(flags & seen_flags(directory, split))
 

@@ -42,9 +42,11 @@ class OpenShards:
         firsts: int64 [parts], the same number of the first record of each part's file.
     """
 
-    def __init__(self, plan: Plan, cache: Cache | None) -> None:
+    def __init__(
+        self, plan: Plan, cache: Cache | None, cacheable: frozenset[str] = frozenset()
+    ) -> None:
         self.parts, self._rows = plan.parts, plan.rows
-        cached = cache.cacheable(plan.parts) if cache else frozenset()
+        cached = cacheable & {part.path for part in plan.parts}
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
         # The files to read from the cache, and those that it does not have yet, or no longer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,14 +15,14 @@ from readers.format.features import Features
 from readers.format.lookup.keys import order_seed
 from readers.format.lookup.rows import SeenRows, joined_rows
 from readers.format.lookup.seen import seen_rows
-from readers.format.manifest import DatasetError, Generation, join
+from readers.format.manifest import DatasetError, Generation, index_path, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
 from readers.shards.index import read_offsets
 from readers.shards.opened.local_shard import version_of
-from readers.shards.plan import Keys, Part, Plan
+from readers.shards.plan import Keys, Part, Parts, Plan
 
 
 def default_split(names: Sequence[str]) -> str:
@@ -39,39 +39,51 @@ def dataset_plan(
     split: str | None,
     schema: Schema | None = None,
     accept_cut: bool = False,
+    columns: object = None,
 ) -> Plan:
-    """Makes the plan for a split of a generation of a dataset; other arguments as for `resolve`."""
+    """Makes the plan for a split of a generation of a dataset; other arguments as for `resolve`.
+
+    It has all features. Only the files with some of the columns are looked at.
+    """
     directory, manifest, sha256 = generation
     text = default_split(list(manifest.splits)) if split is None else split
     counts = {name: split.records for name, split in manifest.splits.items()}
     chosen = parse_split(text, counts)
-    of_split = {name: manifest.splits[name].shards for name, _, _ in chosen}
-    on_disk, keys = is_local(directory), _keys(generation)
-
-    def part(run: tuple[Shard, int, int]) -> Part:
-        shard, skip, take = run
-        found = replace(whole_shard(directory, shard), skip=skip, take=take, keys=keys)
-        return replace(found, version=_check_shard(found, accept_cut)) if on_disk else found
-
-    # For a store, sizes cost requests, so they are checked later.
-    runs, several = list[tuple[Shard, int, int]](), list[tuple[int, SeenRows | None]]()
+    splits = {name: manifest.splits[name] for name, _, _ in chosen}
+    runs, several = list[tuple[str, int, int, int]](), list[tuple[int, SeenRows | None]]()
     for name, start, stop in chosen:
-        seen = seen_rows(directory, manifest.splits[name])
+        seen = seen_rows(directory, splits[name])
         first, last, rows = seen.cut(start, stop) if seen is not None else (start, stop, None)
-        counts_of_shards = [shard.records for shard in of_split[name]]
+        counts_of_shards = [shard.records for shard in splits[name].shards]
         ranges = shard_ranges(counts_of_shards, first, last)
-        runs += [(of_split[name][number], skip, take) for number, skip, take in ranges]
+        runs += [(name, *run) for run in ranges]
         several.append((last - first, rows))
-    rows = joined_rows(several)
-    parts = map_in_threads(part, runs, on_disk) if on_disk else map(part, runs)
-    shards = [shard for shards in of_split.values() for shard in shards]
-    records = sum(shard.records for shard in shards)
+    rows, keys = joined_rows(several), _keys(generation)
+
+    def parts_of(family: str) -> Parts:
+        shards = {name: split.shards_of(family) for name, split in splits.items()}
+        found = tuple(
+            replace(whole_shard(directory, shards[name][number]), skip=skip, take=take, keys=keys)
+            for name, number, skip, take in runs
+        )
+        # For a store, sizes cost requests, so they are checked later.
+        if family not in read or not any(is_local(part.path) for part in found):
+            return found
+        return tuple(map_in_threads(lambda part: _checked(part, accept_cut), found, True))
+
+    wanted = columns if isinstance(columns, Collection) and columns else schema or manifest.schema
+    features = manifest.features_of.items()
+    read = [family for family, names in features if any(name in names for name in wanted)]
+    shards = [shard for split in splits.values() for shard in split.shards]
+    records = sum(split.stored for split in splits.values())
+    nbytes = sum(s.bytes for split in splits.values() for f in read for s in split.shards_of(f))
+    parts = {family: parts_of(family) for family in manifest.features_of}
     return Plan(
         name=text,
         schema=manifest.schema if schema is None else chosen_schema(manifest.schema, schema),
-        parts=tuple(parts),
+        parts=parts[""],
         records=sum(stop - start for _, start, stop in chosen),
-        record_bytes=sum(shard.bytes for shard in shards) / records if records else None,
+        record_bytes=nbytes / records if records else None,
         fingerprint=(
             *((s.records, s.crc32c) for s in shards),
             *chosen,
@@ -81,6 +93,7 @@ def dataset_plan(
         meanings={name: manifest.meaning(name) for name in manifest.schema},
         rows=rows,
         generations=(sha256,),
+        elsewhere={n: parts[family] for family, names in manifest.families.items() for n in names},
     )
 
 
@@ -105,12 +118,15 @@ def whole_shard(directory: str, shard: Shard) -> Part:
         crc32c=shard.crc32c,
         index_bytes=shard.index_bytes,
         index_crc32c=shard.index_crc32c,
+        index_path=join(directory, index_path(shard)),
         smallest_hash=shard.smallest_hash,
     )
 
 
-def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
-    """Checks the size of a local shard; returns its version."""
+def _checked(part: Part, accept_cut: bool) -> Part:
+    """Checks the size of a shard, if it is local; returns its part with the version of the file."""
+    if not is_local(part.path):
+        return part
     path, expected = part.path, part.bytes or 0
     try:
         stat = os.stat(path)
@@ -125,7 +141,7 @@ def _check_shard(part: Part, accept_cut: bool) -> tuple[int, int]:
             f"{path}: the manifest states {expected:,} bytes, the file has {size:,}; "
             + (first or "it is damaged or from another run of the job")
         )
-    return version_of(stat)
+    return replace(part, version=version_of(stat))
 
 
 def _first_missing(part: Part, size: int) -> str | None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
-import itertools
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from readers.files.in_threads import map_in_threads
@@ -22,9 +17,6 @@ from readers.shards.opened.local_shard import version_of
 from readers.shards.plan import ALL, Part, Plan
 
 _GLOB = frozenset("*?[")
-
-# In seconds: longer counting shows its progress.
-_MOMENT = 2.0
 
 
 def is_glob(path: str) -> bool:
@@ -55,8 +47,7 @@ def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
     """Makes the plan for files without a manifest; arguments and errors as for `resolve`."""
     are_local = all(map(is_local, paths))
     files = map_in_threads(_uncounted, paths, are_local)
-    with _progress(len(files)) as advance:
-        files = map_in_threads(lambda file: advance(_counted(file)), files, are_local)
+    files = map_in_threads(_counted, files, are_local)
     counts = [file.take for file in files]
     records = sum(counts)
     split = split or ALL
@@ -93,28 +84,3 @@ def _counted(file: Part) -> Part:
     """The part with all records of a file, counted."""
     records, _, index_bytes = index_of(file)
     return replace(file, take=records, total=records, index_bytes=index_bytes)
-
-
-@contextlib.contextmanager
-def _progress(files: int) -> Iterator[Callable[[Part], Part]]:
-    """Shows on standard error how many files are counted, if it takes more than a moment."""
-    counted, shown, began = itertools.count(1), False, time.monotonic()
-
-    def advance(file: Part) -> Part:
-        nonlocal shown
-        number = next(counted)
-        if (shown or time.monotonic() - began > _MOMENT) and sys.stderr is not None:
-            shown = True
-            print(
-                f"\rcounting the records of {number} of {files} files without a manifest",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
-        return file
-
-    try:
-        yield advance
-    finally:
-        if shown:
-            print(file=sys.stderr)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from readers.format.lookup.sections import sections_of
+from readers.format.lookup.sections import joined_sections
 from readers.format.lookup.where import Where
 from readers.shards.plan import Plan
 from readers.shards.rows import Rows
@@ -34,12 +34,12 @@ def subset(plan: Plan, rows: Rows, read: ReadSections) -> Plan:
 
 def section_reader(plan: Plan) -> ReadSections:
     """Reads sections of the indexes of a plan; the arrays are in maps of these files."""
-    indexes = [part.index for part in plan.parts]
     known = dict[tuple[str, ...], Sequence[dict[str, np.ndarray]]]()
 
     def read(names: tuple[str, ...]) -> Sequence[dict[str, np.ndarray]]:
         if names not in known:
-            known[names] = [*sections_of(indexes, names)]
+            files = ((each.stored, [part.index for part in each.parts]) for each in plan.files)
+            known[names] = joined_sections(files, names)
         return known[names]
 
     return read

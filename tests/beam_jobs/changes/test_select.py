@@ -153,6 +153,9 @@ def test_other_programs_and_jobs_are_warned(changed, capsys):
     out = str(changed / "out")
     assert jobs(["reshard", "--input", str(changed / "photos"), "--output", out]) == 2
     assert "its files also have records that are gone" in capsys.readouterr().err
+    write_living(changed / "plain", ALL)
+    command("tag", changed / "plain", "paper")
+    assert jobs(["plan", "reshard", "--input", str(changed / "plain"), "--output", out]) == 0
     with pytest.raises(ValueError, match="of a subset, it has only those of single numbers"):
         readers.transforms.Moments.of(Manifest.read(changed / "sub"), "train", "levels")
 

@@ -295,7 +295,7 @@ def test_records_that_do_not_fit_a_given_schema_are_late_rejects_with_their_plac
 RGB, GRAY = np.full((2, 3, 3), 7, np.uint8), np.full((2, 3), 7, np.uint8)
 JPEG, GRAY_JPEG = encoded(Image.fromarray(RGB), "JPEG"), encoded(Image.fromarray(GRAY), "JPEG")
 PNG = encoded(Image.fromarray(RGB), "PNG")
-AGREE = "; all records of a dataset must agree: narrow --input"
+AGREE = "; all records of a dataset must agree: leave out the files that differ"
 
 
 def give(name, dtype, shape, encoding):

@@ -255,7 +255,7 @@ def test_of_two_features_of_one_name_the_last_counts_as_in_protobuf():
 # Records that have no schema.
 
 TWO_KINDS = (
-    "feature 'x': a list of {} records or steps; all records of a dataset must agree: narrow"
+    "feature 'x': a list of {} records or steps; all records of a dataset must agree: leave out"
 )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.records.numbers import Numbers, exact, exact_of, exact_text, sums_exactly
 from beam_jobs.records.statistics import MAX_COUNTED, FeatureStatistics, Statistics
+from readers.format.decode.column import column_of
 from readers.format.dtypes import numpy_dtype
 from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
@@ -395,6 +396,23 @@ def test_records_added_at_once_count_as_one_by_one(records, cut):
 
 
 TOKENS = Schema({"tokens": Feature("int64", (None,), "list"), "label": Feature("int64")})
+
+
+@given(st.data(), st.sampled_from([*INTEGERS, *FLOATS, "bfloat16"]))
+def test_decoded_columns_count_as_their_records(data, dtype):
+    shape = data.draw(st.lists(st.sampled_from([None, 0, 1, 2, 3]), max_size=3))
+    feature = Feature(dtype, tuple(shape), "tensor")
+    sizes = st.tuples(*(st.integers(0, 3) if size is None else st.just(size) for size in shape))
+    seeds = data.draw(st.lists(st.tuples(st.integers(0, 99), sizes), min_size=1, max_size=9))
+    values = [
+        (np.random.default_rng(seed).normal(size=size) * 50).astype(numpy_dtype(dtype))
+        for seed, size in seeds
+    ]
+    one, other = Statistics(Schema({"x": feature})), Statistics(Schema({"x": feature}))
+    for value in values:
+        one.add([{"x": value}])
+    other.add_decoded(len(values), {"x": column_of(feature, values)})
+    assert one.state() == other.state()
 
 
 @given(drawn_records)

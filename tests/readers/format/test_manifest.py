@@ -692,14 +692,14 @@ def test_a_file_of_a_dataset_is_not_its_name(tmp_path):
     assert str(caught.value) == f"{tmp_path}/manifest.json is a file: name its folder, {tmp_path}"
 
 
-def test_the_error_for_files_of_another_writer_names_the_command_that_shows_them(tmp_path):
+def test_the_error_for_files_of_another_writer_names_the_command_that_indexes_them(tmp_path):
     (tmp_path / "old.tfrecord.gz").write_bytes(b"")
     with pytest.raises(DatasetError) as caught:
         Manifest.read(str(tmp_path))
     assert str(caught.value) == (
         f"{tmp_path}: no manifest.json here, so this is not a finished dataset; run the job again, or, in Python, set "
-        "schema= to read TFRecord files without a manifest; beam-shards plan reshard --input "
-        f"{tmp_path} shows their features"
+        "schema= to read TFRecord files without a manifest; beam-shards index "
+        f"{tmp_path} --output DIR makes a dataset of the files here"
     )
 
 

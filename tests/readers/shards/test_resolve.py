@@ -141,18 +141,3 @@ def test_many_local_shards_are_found_in_order_and_the_first_fault_is_named(tmp_p
         FileNotFoundError, match=r"train-00007.*lists this shard, but it is missing"
     ):
         readers.as_numpy(dataset, batch_size=64)
-
-
-def test_counting_files_without_an_index_shows_its_progress_if_it_takes_long(
-    tmp_path, monkeypatch, capsys
-):
-    write_numbers(tmp_path)
-    for index in tmp_path.glob("*.index"):
-        index.unlink()
-    files = sorted(map(str, tmp_path.glob("train*.tfrecord")))
-    assert resolve(files, None, NUMBERS, None).records == 20
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr("readers.shards.resolving.files._MOMENT", -1.0)
-    assert resolve(files, None, NUMBERS, None).records == 20
-    shown = capsys.readouterr().err
-    assert shown.endswith("\rcounting the records of 4 of 4 files without a manifest\n")

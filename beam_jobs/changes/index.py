@@ -1,0 +1,194 @@
+"""`beam-shards index`: a manifest and indexes for TFRecord files, which stay where and as they are."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from beam_jobs import progress
+from beam_jobs.dataset.changes import Change
+from beam_jobs.dataset.generations import IN_PLACE, commit, finish_interrupted, state_of
+from beam_jobs.dataset.lease import leased
+from beam_jobs.dataset.output import not_writable, resolve
+from beam_jobs.engines.pool import Pool
+from beam_jobs.errors import UsageError
+from beam_jobs.jobs.reshard.in_place import INDEXING, index_file, learned_from
+from beam_jobs.jobs.reshard.manifests import read_schema
+from beam_jobs.jobs.reshard.reshard_job import has_records
+from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
+from beam_jobs.packages import check_crc32c, versions
+from beam_jobs.records.statistics import Statistics
+from beam_jobs.storage.atomic import make_directory
+from beam_jobs.storage.listing import match
+from beam_jobs.storage.paths import absolute
+from readers.files.local import is_local
+from readers.files.processors import processors
+from readers.format.manifest import ALLOWED_BASES, Manifest, join
+from readers.format.schema import Schema
+from readers.format.splits import Shard, Split, check_split_name, checked_path, is_sibling
+
+# Names of TFRecord files, of which a folder may also have others.
+_RECORDS = re.compile(r"\.(tf)?records?\b|-\d+-of-\d+\b", re.IGNORECASE)
+
+# `NAME-train.tfrecord-00000-of-00010` and `train-00000-of-00010.tfrecord`.
+_SHARD = re.compile(r"(?:.*-)?(\w+)(?:\.\w+)?-\d+-of-\d+\b")
+
+_SPLIT = re.compile(
+    r"(?<![^-_./])(train|training|val|valid|validation|dev|eval|test|testing)(?![a-z])",
+    re.IGNORECASE,
+)
+
+# The split of files whose names state none, as in readers.
+_ALL = "all"
+
+# A path in the manifest of a file outside of the dataset's directory.
+_OUTSIDE = re.compile(r"\.\./|/|\w+://")
+
+_PRELOADED = [index_file.__module__]
+
+# The folder of a job, whose files a commit may delete.
+_OF_A_JOB = re.compile(r"[0-9a-f]{8}/")
+
+# The split and the size of a file.
+_Facts = tuple[str, int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    of_split = "the files of a split; may be repeated (default: by the names of files and folders)"
+    schema = "a manifest.json, or its schema (default: learned from the first records of each file)"
+    add, place = parser.add_argument, "the dataset; it may be the folder of the files"
+    add("files", metavar="FILES", nargs="*", help="TFRecord files, folders or patterns")
+    add("--output", metavar="DIR", required=True, help=place)
+    add("--split", metavar="NAME=PATTERN", action="append", default=[], help=of_split)
+    add("--schema", metavar="FILE.json", help=schema)
+
+
+def run(parsed: argparse.Namespace) -> Iterator[str]:
+    """Runs the command; yields lines for people."""
+    check_crc32c()
+    directory = _plain(resolve(parsed.output))
+    given = read_schema(parsed.schema) if parsed.schema else None
+    files = _files(parsed.files, parsed.split)
+    listed = [_path_in(directory, path) for path in files]
+    bases = tuple(sorted({name.rpartition("/")[0] for name in listed if _OUTSIDE.match(name)}))
+    try:
+        for name in listed:
+            checked_path("" if _OF_A_JOB.match(name) else name, bases)
+    except ValueError as error:
+        raise UsageError(f"{directory}: {error}; rename the file") from None
+    options = {"job": IN_PLACE, **({"split": parsed.split} if parsed.split else {})}
+    content = options, listed, list(files.values()), given and given.to_json()
+    job = hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
+    state = state_of(directory, in_place=not all(map(_OUTSIDE.match, listed)))
+    manifest = state.manifest
+    if manifest and manifest.job != job:
+        raise UsageError(f"--output {directory}: a dataset of other files or flags is here already")
+    try:
+        if manifest is None:
+            with contextlib.closing(Pool(min(processors(), len(files)), _PRELOADED)) as pool:
+                known = given or Manifest(_learned(pool, files), {})
+                names: dict[str, Any] = {
+                    "label_names": known.label_names,
+                    "class_names": known.class_names,
+                }
+                draft = Manifest(known.schema, {}, **names, options=options, generation=0)
+                draft = replace(draft, job=job, base=bases, versions=versions())
+                change = Change(directory, draft, job, {"name": IN_PLACE}, uuid.uuid4().hex[:8])
+                manifest = _indexed(change, pool, files, listed, learned=given is None)
+        else:
+            finish_interrupted(state)
+    except OSError as error:
+        raise not_writable(directory, error) from None
+    yield f"{directory} is complete: {len(files):,} files, which stay as they are\n\n{manifest}"
+    for base in bases:
+        if not is_sibling(base):
+            yield f"to read it, set {ALLOWED_BASES}={base}"
+
+
+def _learned(pool: Pool, files: Mapping[str, _Facts]) -> Schema:
+    guess = SchemaGuess()
+    for found in pool.map(learned_from, [(path,) for path in files]):
+        guess.merge(found)
+    return guess.schema()
+
+
+def _indexed(
+    change: Change, pool: Pool, files: Mapping[str, _Facts], listed: Sequence[str], learned: bool
+) -> Manifest:
+    """Writes the indexes of some files, then the manifest."""
+    shards, statistics = dict[str, list[Shard]](), dict[str, Statistics]()
+    draft, operation = change.parent, dict(change.operation)
+    folder = change.folder(draft.schema.to_json(), draft.versions)
+    tasks = [
+        (change, f"{folder}/{split}-{number:05d}", path, name, draft.schema, learned)
+        for number, ((path, (split, _)), name) in enumerate(zip(files.items(), listed, strict=True))
+    ]
+    with leased(change, IN_PLACE), progress.display(sys.stderr):
+        make_directory(join(change.directory, folder))
+        change.begin(folder)
+        progress.expect(INDEXING, sum(size for _, size in files.values()), "B")
+        found = pool.map(index_file, tasks)
+        for (split, _), (shard, counted) in zip(files.values(), found, strict=True):
+            shards.setdefault(split, []).append(shard)
+            if split in statistics:
+                statistics[split].merge(counted)
+            statistics.setdefault(split, counted)
+        splits = {n: Split((*s,), statistics=statistics[n].to_json()) for n, s in shards.items()}
+        manifest = replace(draft, splits=splits, generation=1, operation=operation)
+        commit(change, manifest, state_of(change.directory, in_place=True))
+    return manifest
+
+
+def _files(patterns: Sequence[str], splits: Sequence[str]) -> dict[str, _Facts]:
+    """The files in the order of their paths, each with its split and size."""
+    pairs = [(split.partition("=")[0], split.partition("=")[2]) for split in splits]
+    found = dict[str, _Facts]()
+    for given, pattern in [*pairs, *(("", pattern) for pattern in patterns)]:
+        whole = absolute(_plain(pattern))
+        names_folder = whole.endswith("/**") and not pattern.endswith("/**")
+        for file in match(whole):
+            name = file.path.rpartition("/")[2]
+            if has_records(name) and (_RECORDS.search(name) or not names_folder):
+                found.setdefault(file.path, (given or _split_of(file.path), file.size))
+    if not found:
+        raise UsageError(f"no TFRecord files in {', '.join([*patterns, *splits]) or 'no FILES'}")
+    names = {split for split, _ in found.values()}
+    if _ALL in names and len(names) > 1:
+        path = next(path for path, (split, _) in found.items() if split == _ALL)
+        raise UsageError(f"{path}: its name states no split, others do: add --split NAME=PATTERN")
+    try:
+        return {path: found[path] for path in sorted(found) if check_split_name(found[path][0])}
+    except ValueError as error:
+        raise UsageError(f"--split: {error}") from None
+
+
+def _split_of(path: str) -> str:
+    """The split that the name of a file or its folder states."""
+    folder, name = path.split("/")[-2:]
+    known = _SPLIT.findall(name) or _SPLIT.findall(folder)
+    shard = _SHARD.match(name)
+    return known[0] if known else shard[1] if shard else _ALL
+
+
+def _path_in(directory: str, path: str) -> str:
+    """The path of a file, relative to a dataset if it is in that or in its parent folder."""
+    if path.startswith(f"{directory}/"):
+        return path[len(directory) + 1 :]
+    parent = directory.rpartition("/")[0]
+    is_near = path.startswith(f"{parent}/") and not parent.endswith(":/")
+    return f"../{path[len(parent) + 1 :]}" if is_near else path
+
+
+def _plain(path: str) -> str:
+    """A path without `..`, which a manifest cannot list."""
+    return os.path.realpath(path) if is_local(path) and ".." in path.split("/") else path
