@@ -28,15 +28,14 @@ KEYS = 60
 MORE_NUMBERS = range(100, 105)
 MORE = in_order({f"k{n}": values(n, 0) for n in MORE_NUMBERS})
 
-_CONDITIONS: dict[str, Callable[[Values], bool]] = {
-    "label == 2": lambda found: found["label"] == 2,
-    "len(x) > 2": lambda found: len(found["x"]) > 2,
-    "label in [1, 3] and len(x) < 3": lambda found: (
-        found["label"] in (1, 3) and len(found["x"]) < 3
-    ),
-    "not label": lambda found: not found["label"],
-    "label > 7": lambda found: False,
-}
+# Conditions mean the same in Python.
+_CONDITIONS = [
+    "label == 2",
+    "len(x) > 2",
+    "label in [1, 3] and len(x) < 3",
+    "not label",
+    "label > 7",
+]
 
 
 class Command(NamedTuple):
@@ -66,9 +65,8 @@ class Draw:
 
     def _pick(self, state: State) -> int:
         """A generation, mostly the newest."""
-        return (
-            state.newest if self.random.random() < 0.7 else self.random.choice([*state.generations])
-        )
+        every = [*state.generations]
+        return self.random.choice([*every, *[state.newest] * 2 * len(every)])
 
     def write(self, state: State) -> Command:
         """Writes a dataset, or replaces it."""
@@ -95,15 +93,12 @@ class Draw:
             had = {key for _, key in begun.seen.records}
             added = {key: r for key, r in records.items() if existing != "skip" or key not in had}
             has = {key for _, key in now.seen.records} & added.keys()
-            alike = (begun.seen.features, now.seen.features) == (seen.features, seen.features)
+            unlike = [
+                s for s in (begun.seen, now.seen) if s.families or s.features != seen.features
+            ]
             if (has and existing != "replace") or (existing == "error" and had & added.keys()):
                 raise Refused
-            if (
-                begun.newest not in now.generations
-                or not alike
-                or begun.seen.families
-                or now.seen.families
-            ):
+            if begun.newest not in now.generations or unlike:
                 raise Refused
             if not added:
                 return now
@@ -121,13 +116,13 @@ class Draw:
         only = self.random.choice(["", "train", "val"])
         split = f", '--split', {only!r}" if only else ""
         if kind == "where":
-            text = self.random.choice([*_CONDITIONS])
-            fits = _CONDITIONS[text]
+            text = self.random.choice(_CONDITIONS)
 
-            def chosen(now):
-                return {w for w, r in now.records.items() if fits(r) and only in ("", w[0])}
+            def fitting(now: Seen) -> set[Place]:
+                fits = {where for where, found in now.records.items() if eval(text, {**found})}
+                return {where for where in fits if only in ("", where[0])}
 
-            return f"'--where', {text!r}{split}", chosen, None
+            return f"'--where', {text!r}{split}", fitting, None
         if kind == "rows":
             only = only or "train"
             rows = sorted({self.random.randrange(len(seen.split(only)) + 1) for _ in range(5)})
@@ -145,9 +140,8 @@ class Draw:
         missing = self.random.choice(["error", "ok"])
 
         def named(now: Seen) -> set[Place]:
-            there = {
-                place(k) for k in keys if place(k) in now.records and only in ("", place(k)[0])
-            }
+            places = {place(key) for key in keys}
+            there = {w for w in places if w in now.records and only in ("", w[0])}
             if len(there) < len(keys) and missing == "error":
                 raise Refused
             return there
@@ -292,7 +286,9 @@ def _dropping(name: str) -> Effect:
             raise Refused
         records = {w: {n: v for n, v in r.items() if n != name} for w, r in seen.records.items()}
         families = tuple(family for family in seen.families if family != name)
-        return now.next(replace(seen, records=records, families=families, last=("drop", name)), begun)
+        return now.next(
+            replace(seen, records=records, families=families, last=("drop", name)), begun
+        )
 
     return effect
 

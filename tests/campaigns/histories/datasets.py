@@ -104,7 +104,10 @@ class Datasets:
         return path
 
     def run(self, line: str, at: int = -1, other: str = "") -> list[BaseException | None]:
-        """Runs a line; before step `at`, the process is killed, or runs another line, and both do not see each other; returns the error of each."""
+        """Runs a line; returns its error, and that of the other line.
+
+        Before step `at`, the process is killed, or it runs the other line, and neither sees the lease of the other.
+        """
         STEPS.count, STEPS.at, others = 0, at, list[BaseException | None]()
 
         def strike() -> None:
@@ -114,9 +117,9 @@ class Datasets:
             others.extend(self.run(other))
 
         STEPS.strike = strike
-        error, runs = None, (lambda *_: {}) if other else lease._runs
+        error: BaseException | None = None
         try:
-            with mock.patch.object(lease, "_runs", runs):
+            with mock.patch.object(lease, "_runs", (lambda *_: {}) if other else lease._runs):
                 eval(line, {"d": self})
         except (JobError, ValueError, OSError, Killed) as caught:
             error = caught

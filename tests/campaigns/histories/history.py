@@ -77,9 +77,8 @@ class History:
         self.lines.append(f"d.run({command.line!r}, at={at})")
         self.datasets.run(command.line, at)
         whole = (before, expected or before)
-        newest = max(
-            int(path.stem) for path in self.datasets.root.glob("photos/generations/*.json")
-        )
+        paths = self.datasets.root.glob("photos/generations/*.json")
+        newest = max(int(path.stem) for path in paths)
         assert newest in {state.newest for state in whole}
         self.checker.newest(next(state for state in whole if state.newest == newest))
         self.lines.append(f"d.run({command.line!r})")
@@ -87,10 +86,8 @@ class History:
         assert again is None or error or newest > before.newest, repr(again)
         self.counts[f"{name}: killed"] += 1
         self.state = expected or before
-        if (
-            name == "write" and newest > before.newest and not again
-        ):  # It has replaced what it had written.
-            self.state = self._after(before, command, command) or self.state
+        if name == "write" and newest > before.newest and not again:
+            self.state = self._after(before, command, command) or before  # It replaces itself.
         else:
             assert _files(self.datasets) == _files(plain)
         shutil.rmtree(plain.root)
@@ -102,9 +99,7 @@ class History:
         at, before = self.draw.random.randrange(40), self.state
         self.lines.append(f"d.run({first.line!r}, at={at}, other={second.line!r})")
         errors = self.datasets.run(first.line, at, second.line)
-        firsts, seconds = (
-            [[]] if error else [[c]] for c, error in zip((first, second), errors, strict=True)
-        )
+        firsts, seconds = [[first][: not errors[0]]], [[second][: not errors[1]]]
         if ".staging" in str(errors[0]):
             firsts.append([first])  # Its commit was done before the other one deleted its files.
         elif errors[0] and errors[1]:

@@ -33,10 +33,9 @@ def values(number: int, salt: int, features: Collection[str] = ()) -> Values:
 def place(key: str) -> Place:
     """The split to which the hash of a key assigns it."""
     seed = SEED.to_bytes(8, "little", signed=True)
-    found = int.from_bytes(
-        blake2b(key.encode(), digest_size=8, key=seed, person=b"split").digest(), "little"
-    )
-    return ("train" if found < SPLITS["train"] * 2**64 else "val"), key
+    found = blake2b(key.encode(), digest_size=8, key=seed, person=b"split").digest()
+    is_train = int.from_bytes(found, "little") < SPLITS["train"] * 2**64
+    return ("train" if is_train else "val"), key
 
 
 def in_order(records: Mapping[str, Values]) -> dict[Place, Values]:
@@ -80,11 +79,9 @@ class Seen:
     def kept(self, keeps: Callable[[Place], bool], last: object = None) -> Seen:
         """Without some records; itself if it has all of them."""
         left = {where: found for where, found in self.records.items() if keeps(where)}
-        return (
-            self
-            if len(left) == len(self.records)
-            else replace(self, records=left, exact=False, last=last)
-        )
+        if len(left) == len(self.records):
+            return self
+        return replace(self, records=left, exact=False, last=last)
 
 
 @dataclass(frozen=True)
@@ -113,9 +110,8 @@ class State:
             return self
         if self.newest != begun.newest:
             raise Refused
-        return replace(
-            self, newest=self.newest + 1, generations={**self.generations, self.newest + 1: seen}
-        )
+        number = self.newest + 1
+        return replace(self, newest=number, generations={**self.generations, number: seen})
 
     def without(self, numbers: Collection[int]) -> State:
         """Without some generations, and the datasets whose files are in them."""
