@@ -89,7 +89,9 @@ class History:
         if name == "write" and newest > before.newest and not again:
             self.state = self._after(before, command, command) or before  # It replaces itself.
         else:
-            assert _files(self.datasets) == _files(plain)
+            found, wanted = _files(self.datasets), _files(plain)
+            differ = {name for name in found | wanted if found.get(name) != wanted.get(name)}
+            assert not differ, (sorted(differ), sorted(differ & found.keys()))
         shutil.rmtree(plain.root)
         self.checker.check(self.state)
 
