@@ -20,14 +20,14 @@ LINKS = {"Issues": "/issues", "Security": "/security", "Changelog": "/blob/main/
 # simplejpeg decodes JPEGs in two thirds of Pillow's time, to the same pixels; OpenCV resizes their windows in
 # a quarter of it.
 IMAGES = ["pillow>=10.3", "simplejpeg>=1.8", "opencv-python-headless>=4.10"]
+# What `beam_jobs.write` needs. Before, arrays may be nested so deep that a line of text ends the process.
+WRITE = ["tqdm>=4.66", "orjson>=3.9.15"]
 # Everything that jobs need except what is large, such as SciPy, or is under the GPL, such as pillow-heif.
 BEAM = [
     "apache-beam>=2.77,<2.80",
     "pillow>=10.3",
     "simplejpeg>=1.8",
-    "tqdm>=4.66",
-    # Before, arrays may be nested so deep that a line of text ends the process.
-    "orjson>=3.9.15",
+    *WRITE,
     "jinja2>=3.1",
     # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
     "soundfile>=0.13",
@@ -189,6 +189,7 @@ setup(
         ]
     },
     extras_require={
+        "write": WRITE,
         "beam": BEAM,
         "dataflow": BEAM + DATAFLOW,
         "images": IMAGES,

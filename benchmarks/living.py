@@ -1,6 +1,7 @@
 """Measures how fast a dataset is read of which some records are gone, relative to the same dataset with all of them.
 
     python benchmarks/living.py --data /tmp/living [--records 1000000] [--shards 10] [--batches 2000] [--turns 5]
+    python benchmarks/living.py --data /tmp/copies --copies
     python benchmarks/living.py --data /tmp/living --pictures 20000
 
 With `--pictures`, it compares pictures with an embedding in files next to them with a dataset that was written with both. Each
@@ -11,8 +12,11 @@ folder is kept.
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +25,11 @@ import google_crc32c
 import numpy as np
 from first_batch import write
 
+import beam_jobs
 import readers
 from beam_jobs import write as write_records
 from beam_jobs.changes.command import change
+from beam_jobs.changes.compact import compact
 from beam_jobs.jobs.images.pixels import compressed
 from readers.format.lookup.rows import RowList, pack_rows
 
@@ -82,6 +88,36 @@ def families(data: Path, pictures: int, turns: int) -> None:
     print(f"apart {apart:,.0f}/s, together {both:,.0f}/s, ratio {ratio:.3f}")
 
 
+def copied(folder: Path, records: int, size: int) -> str:
+    """Megabytes per second of a write, of `compact` after an append of a fifth, and of a copy of the same files."""
+    schema = readers.Schema(
+        {"key": readers.Feature("string"), "x": readers.Feature("uint8", (size,))}
+    )
+    values = np.random.default_rng(7).integers(0, 256, size, np.uint8)
+
+    def some(first: int, last: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+        return ((str(number), {"x": values}) for number in range(first, last))
+
+    def write_all(first: int, last: int, name: str, append: bool = False) -> None:
+        beam_jobs.write(some(first, last), folder / name, schema, num_shards=8, append=append)
+
+    write_all(0, records * 4 // 5, "living")
+    write_all(records * 4 // 5, records, "living", append=True)
+    steps = {
+        "cp": lambda: shutil.copytree(folder / "living", folder / "copy"),
+        "write": lambda: write_all(0, records, "whole"),
+        "compact": lambda: compact(str(folder / "living"), 8),
+    }
+    found = []
+    for name, step in steps.items():
+        began = time.perf_counter()
+        step()
+        os.sync()
+        rate = records * size / (time.perf_counter() - began) / 1e6
+        found.append(f"{name} {rate:,.0f} MB/s")
+    return f"{records:,} records of {size:,} bytes: {', '.join(found)}"
+
+
 def main() -> None:
     """Makes the datasets that are missing, reads them in turns, and prints the medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -90,8 +126,13 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=10)
     parser.add_argument("--batches", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--copies", action="store_true", help="measure compact instead")
     parser.add_argument("--pictures", type=int, default=0, help="compare a family of features")
     flags = parser.parse_args()
+    if flags.copies:
+        for records, size in ((2_000, 100_000), (100_000, 1_000)):
+            print(copied(flags.data / str(size), records, size))
+        return
     if flags.pictures:
         families(flags.data, flags.pictures, flags.turns)
         return

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from readers.format.lookup.keys import ORDER, hashes64, order_seed
 from readers.format.lookup.stored import rows_where, seen_flags
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.lookup.where import Where
-from readers.format.manifest import Manifest
+from readers.format.manifest import Generation, Manifest, join
 from readers.format.splits import Split
 
 _UTF8 = "utf-8", "surrogateescape"
@@ -87,7 +88,7 @@ def chosen_rows(
 def _rows_of_keys(
     directory: str, manifest: Manifest, names: list[str], parsed: argparse.Namespace
 ) -> dict[str, np.ndarray]:
-    keys = parsed.key or list(_keys_in(parsed.keys))
+    keys = parsed.key or list(keys_in(parsed.keys))
     places = places_of(directory, manifest, keys)
     numbers = [number for number, name in enumerate(manifest.splits) if name in names]
     is_there = np.isin(places[:, 0], numbers)
@@ -108,7 +109,7 @@ def places_of(directory: str, manifest: Manifest, keys: Sequence[str]) -> np.nda
     return StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
 
 
-def _keys_in(path: str) -> Iterator[str]:
+def keys_in(path: str) -> Iterator[str]:
     """Yields the keys in a file."""
     for line in filter(str.strip, read_file(path).decode(*_UTF8).split("\n")):
         key = None
@@ -127,3 +128,25 @@ def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subs
         return replace(split, gone=None, rows=rows)
     gone = change.write_rows(f"{path}.gone", np.flatnonzero(~seen), split.stored)
     return replace(split, gone=gone, rows=None)
+
+
+def moved(output: str, generation: Generation) -> Manifest:
+    """The manifest of a generation with the paths that lead to its files from another directory."""
+    directory, manifest, _ = generation
+    beside = output.rpartition("/")[0] + "/"
+
+    def changed(value: Any, name: str = "path") -> Any:
+        if isinstance(value, dict):
+            return {name: changed(each, name) for name, each in value.items()}
+        if isinstance(value, list):
+            return [changed(each, name) for each in value]
+        if name not in ("path", "rejects"):
+            return value
+        whole = join(directory, value).rstrip("/")
+        return f"../{whole.removeprefix(beside)}" if whole.startswith(beside) else whole
+
+    values = manifest.to_json()
+    paths = {name: changed(values[name], name) for name in ("splits", "files", "rejects")}
+    base = [*map(changed, ("", *manifest.base))]
+    requires = ["base", *values["requires"]]
+    return Manifest.from_json({**values, **paths, "base": base, "requires": requires})

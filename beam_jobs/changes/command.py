@@ -13,9 +13,12 @@ from beam_jobs.errors import UsageError
 # Command -> its help. Each is a file of `beam_jobs/changes` with `add_arguments` and `run`.
 CHANGES = {
     "columns": "add features to all records of a dataset, from a table or a function",
+    "compact": "write all that readers see as one generation: balanced shards in the order of hashes",
     "delete": "make a generation without some records, whose files stay as they are",
     "expire": "drop older generations, and the files that no other one names",
     "index": "make a dataset of TFRecord files, which stay where and as they are",
+    "merge": "make a dataset of the records of several, whose files stay where they are",
+    "purge": "erase records from all generations and files, with a receipt",
     "select": "make a dataset of some records, in the files in which they are",
     "tag": "give a generation a name, with which it is kept and read: DIR@NAME",
 }

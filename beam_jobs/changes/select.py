@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from beam_jobs.changes.choice import add_choice, chosen_rows, given, with_rows
+from beam_jobs.changes.choice import add_choice, chosen_rows, given, moved, with_rows
 from beam_jobs.changes.tag import tag
-from beam_jobs.dataset.changes import Change
-from beam_jobs.dataset.generations import commit, state_of
-from beam_jobs.dataset.lease import leased
-from beam_jobs.dataset.output import not_writable, resolve
-from beam_jobs.errors import JobError, UsageError
+from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.output import resolve
+from beam_jobs.errors import JobError
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.statistics import FeatureStatistics
 from readers.format.index import LENGTH, VALUE, numbers_of
 from readers.format.lookup.sections import sections
-from readers.format.manifest import ALLOWED_BASES, Manifest, join, open_generation
-from readers.format.splits import Shard, Split, is_sibling
+from readers.format.manifest import ALLOWED_BASES, Generation, Manifest, open_generation
+from readers.format.splits import Split, is_sibling
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,19 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    directory, base, sha256 = open_generation(resolve(parsed.directory))
+    generation = open_generation(resolve(parsed.directory))
+    directory, base, sha256 = generation
     operation = {"name": "select", "of": sha256, **given(parsed)}
-    empty = replace(base, generation=0, ancestors=(), operation=operation, rejects=(), job="")
-    change = Change(resolve(parsed.output), empty, sha256, operation, uuid.uuid4().hex[:8])
-    before = state_of(change.directory).manifest
-    if before and before.operation != operation:
-        raise UsageError(f"--output {change.directory}: a dataset is here already; name another")
-    try:
-        with leased(change, "select"):
-            manifest = _subset(change, directory, chosen_rows(directory, base, parsed))
-            commit(change, manifest, state_of(change.directory))
-    except OSError as error:
-        raise not_writable(change.directory, error) from None
+    with changing(parsed.output, operation, moved(resolve(parsed.output), generation)) as change:
+        manifest = change.parent
+        if manifest.operation != operation:
+            manifest = _subset(change, generation, chosen_rows(directory, base, parsed))
     with contextlib.suppress(OSError, JobError):  # The dataset may be somebody else's.
         yield tag(directory, f"select-{sha256[:8]}", base.generation)
     counts = (f"{split.records:,} of {name}" for name, split in manifest.splits.items())
@@ -57,32 +48,21 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
             yield f"{directory} is not next to it, so readers need {ALLOWED_BASES}={far}"
 
 
-def _subset(change: Change, directory: str, chosen: dict[str, np.ndarray]) -> Manifest:
-    """The manifest of some records of the dataset in a directory, after their lists are written."""
-    beside, folder, base = change.directory.rpartition("/")[0] + "/", change.folder(), change.parent
-
-    def moved(path: str) -> str:
-        whole = join(directory, path)
-        return f"../{whole.removeprefix(beside)}" if whole.startswith(beside) else whole
-
-    def of_base(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
-        return tuple(replace(shard, path=moved(shard.path)) for shard in shards)
-
+def _subset(change: Change, generation: Generation, chosen: dict[str, np.ndarray]) -> Manifest:
+    """Commits some records of a generation; returns their manifest."""
+    folder, splits = change.folder(), dict[str, Split]()
     change.begin(folder)
-    splits = dict[str, Split]()
     for name, rows in chosen.items():
-        split, seen = base.splits[name], np.zeros(base.splits[name].stored, bool)
+        split, seen = change.parent.splits[name], np.zeros(change.parent.splits[name].stored, bool)
         seen[rows] = True
-        families = {family: of_base(shards) for family, shards in split.families.items()}
-        statistics = _statistics(directory, base, split, rows)
-        whole = Split(of_base(split.shards), statistics=statistics, families=families)
+        old = generation.manifest
+        statistics = _statistics(generation.directory, old, old.splits[name], rows)
+        whole = Split(split.shards, statistics=statistics, families=split.families)
         is_short = 2 * len(rows) < len(seen)
         splits[name] = with_rows(change, f"{folder}/{name}", whole, seen, is_short)
-    files = {name: file._replace(path=moved(file.path)) for name, file in base.files.items()}
-    manifest = replace(base, splits=splits, files=files, generation=change.generation)
-    bases = dict.fromkeys(map(moved, (directory, *base.base)))
-    used = (b for b in bases if any(path.startswith(f"{b}/") for path in manifest.paths))
-    return replace(manifest, base=tuple(used))
+    left = replace(change.parent, splits=splits, rejects=())
+    used = [b for b in left.base if any(path.startswith(f"{b}/") for path in left.paths)]
+    return change.commit(splits=splits, rejects=(), job="", base=tuple(dict.fromkeys(used)))
 
 
 def _statistics(

@@ -40,9 +40,9 @@ from beam_jobs.dataset.output import not_writable
 from beam_jobs.engines.launch import check_job_service, ends_early, launch
 from beam_jobs.engines.watch import Watch
 from beam_jobs.errors import CompleteError, DataError
-from beam_jobs.pipeline.commit_dataset import INPUT_BYTES
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
+from beam_jobs.pipeline.planning.shards import INPUT_BYTES
 from beam_jobs.pipeline.tried_encodings import try_encodings
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL

@@ -22,7 +22,7 @@ from beam_jobs.records.statistics import FeatureStatistics
 from beam_jobs.storage.atomic import write_file
 from readers.format.lookup.rows import RowList, pack_rows
 from readers.format.lookup.stored import stored_values
-from readers.format.manifest import DatasetError, Manifest, join, open_generation
+from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
 from readers.format.schema import Schema
 from readers.format.splits import Split
 
@@ -85,7 +85,7 @@ class Change:
         manifest = replace(
             self.parent,
             generation=self.generation,
-            ancestors=(*self.parent.ancestors, self.sha256),
+            ancestors=(*self.parent.ancestors, self.sha256) if self.sha256 else (),
             operation=dict(self.operation),
             **fields,
         )
@@ -104,21 +104,32 @@ def written_rows(run: Holder, path: str, rows: np.ndarray, stored: int) -> RowLi
 
 @contextlib.contextmanager
 def changing(
-    directory: str, operation: Callable[[Manifest], Mapping[str, Any]] | Mapping[str, Any]
+    directory: str,
+    operation: Callable[[Manifest], Mapping[str, Any]] | Mapping[str, Any],
+    first: Manifest | None = None,
 ) -> Iterator[Change]:
-    """Holds a lease on a dataset while a command changes its newest generation.
+    """Holds a lease on a dataset while a command changes its newest generation, or makes the first one.
 
     Args:
         directory: The dataset.
         operation: `Change.operation`, or a function of the manifest that makes it.
+        first: The parent of the first generation of a new dataset, which only this operation may have completed.
 
     Raises:
         UsageError: There is no dataset, or another command is at work in it.
     """
     directory = resolve(directory)
-    finish_interrupted(state_of(directory))  # Raises an error for foreign files.
+    before = state_of(directory)  # Raises an error for foreign files.
+    finish_interrupted(before)
+    known = before.manifest
+    if first and known and known.operation != operation:
+        raise UsageError(f"--output {directory}: a dataset is here already; name another")
     try:
-        generation = open_generation(directory)
+        if first and not known:
+            parent = replace(first, generation=0, ancestors=(), operation={})
+            generation = Generation(directory, parent, "")
+        else:
+            generation = open_generation(directory)
     except DatasetError as error:
         raise UsageError(str(error)) from None
     if generation.directory != directory:

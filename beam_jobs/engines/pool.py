@@ -238,8 +238,8 @@ def _killed(code: int | None = None, reading: bytes = b"") -> DataError:
     """The error for a process that ended while it read an input, given the exit code if it is known."""
     if code and code > 0:
         return DataError(
-            f"a process that loads records ended with exit code {code}, and has printed its error; does the main "
-            "program begin its work below if __name__ == '__main__'?"
+            f"a process ended with exit code {code} and an error above; does the program begin its work below if "
+            "__name__ == '__main__'?"
         )
     where = f" while it read {reading.decode(errors='backslashreplace')!r}" if reading else ""
     if code and code < 0 and -code not in (signal.SIGKILL, signal.SIGTERM):

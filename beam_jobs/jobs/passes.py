@@ -23,7 +23,7 @@ from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
-from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_record
+from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_reject
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.pieces import Divisible
@@ -243,7 +243,7 @@ class FirstPass(abc.ABC):
 def _with_rejects(placement: Placement, orders: np.ndarray, part: FoundRecords) -> Block:
     """A block of the references of records, and of the rejects among them, which the shards list."""
     keys = [_key_of(reject) for reject in part.rejects]
-    rejects = [pack_record(reject.key, reject) for reject in part.rejects]
+    rejects = [pack_reject(reject) for reject in part.rejects]
     return Block(
         np.concatenate([orders, placement.orders(keys)]),
         np.concatenate([part.splits, placement.splits_of(keys)]),
@@ -374,8 +374,8 @@ class SecondPass(abc.ABC):
 
     def _block(self, records: EncodedRecords) -> Block:
         placement = self.plan.rules.placement
-        rejects = [pack_record(reject.key, reject) for reject in records.rejects]
-        rejects += [pack_record(reject.key, reject, planned=True) for reject, _ in records.late]
+        rejects = [pack_reject(reject) for reject in records.rejects]
+        rejects += [pack_reject(reject, planned=True) for reject, _ in records.late]
         # Joined in one call, frames are copied once.
         parts = zip(records.frames, records.rows, records.keys, strict=True)
         data = b"".join([*itertools.chain.from_iterable(parts), *rejects])

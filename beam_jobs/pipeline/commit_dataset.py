@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList
-from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
@@ -16,13 +14,8 @@ from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.dataset.topup import Change, apply_change, plan_changes
 from beam_jobs.pipeline.planning.shards import Planned
 from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
-from beam_jobs.plan.summary import Summary
 from beam_jobs.records.statistics import SplitStatistics
 from beam_jobs.writing.commit import commit_dataset
-from readers.format.manifest import Manifest
-
-# The name of the counter of the bytes of all inputs, if each record is a file.
-INPUT_BYTES = "input_bytes"
 
 
 class CommitDataset(beam.PTransform):
@@ -48,7 +41,7 @@ class CommitDataset(beam.PTransform):
         return once(
             results.pipeline,
             "Commit",
-            _commit,
+            commit_dataset,
             self._output,
             planned.shards.summary,
             AsWhole(planned.shards.plan),
@@ -63,12 +56,6 @@ class CommitDataset(beam.PTransform):
         )
 
 
-@no_annotations  # Beam would read the annotation of *arguments as a promise of side inputs.
-def _commit(output: Output, summary: Summary, *arguments: Any) -> Manifest:
-    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
-    return commit_dataset(output, summary, *arguments)
-
-
 def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
     for change in plan_changes(results):
         Metrics.counter("shards", "records_moved").inc(change.incoming)
@@ -81,15 +68,7 @@ def _apply(change: Change, output: Output) -> ShardResult:
 
 
 def top_up(results: beam.PCollection, output: Output) -> beam.PCollection:
-    """Moves records from full shards to those that are short.
-
-    Args:
-        results: The `ShardResult` of every shard.
-        output: The dataset.
-
-    Returns:
-        PCollection of the new results of shards that changed.
-    """
+    """Moves records from full shards to those that are short; returns the new results of shards that changed."""
     return (
         results.pipeline
         | "AllWritten" >> beam.Create([None])

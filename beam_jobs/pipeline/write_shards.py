@@ -53,25 +53,21 @@ class _EncodeRecords(beam.DoFn):
 
     def setup(self) -> None:
         check_crc32c()
-        self._records: RunEncoder | None = None
+        self.start_bundle()
 
     def start_bundle(self) -> None:
         self._records = RunEncoder(self._output)
 
     def process(self, element: tuple[str, Mapping[str, Any]]) -> Iterator[Any]:
-        is_pair = isinstance(element, tuple | list) and len(element) == 2
-        assert self._records
-        self._records.add(*(element if is_pair else (None, element)))
+        self._records.add_row(element, None)
         if self._records.encoded.hashes:
             yield from self._outputs(self._records.take())
 
     def finish_bundle(self) -> Iterator[Any]:
-        assert self._records
         yield from map(at_end_of_bundle, self._outputs(self._records.finish()))
 
     def teardown(self) -> None:
-        if self._records:
-            self._records.close()  # Of a bundle that failed.
+        self._records.close()  # Of a bundle that failed.
 
     def _outputs(self, encoded: Encoded) -> Iterator[Any]:
         yield from (run.pack() for run in encoded.runs)

@@ -273,10 +273,6 @@ class Placement:
         """The stratum of each record, given its label: every split gets its share of each stratum."""
         return [str(label) if self.exact == "labels" else ALL for label in labels]
 
-    def order(self, key: str) -> int:
-        """The 64-bit place of a record in the global order."""
-        return hash64(self.seed, ORDER, key)
-
     def split(self, group: str) -> int:
         """The index of the split of a group of records."""
         if self.splits.kept:
@@ -299,7 +295,7 @@ class Placement:
         return self.splits.names.index(name)
 
     def orders(self, keys: Iterable[bytes]) -> np.ndarray:
-        """The `order` of many keys in UTF-8, uint64 [n]."""
+        """The 64-bit place of each record in the global order, uint64 [n], given keys in UTF-8."""
         return hashes64(self.seed, ORDER, keys)
 
     def splits_of(self, groups: Sequence[bytes]) -> np.ndarray:

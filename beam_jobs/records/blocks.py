@@ -15,20 +15,8 @@ from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.records.rejects import Reject
 from readers.format.tfrecord import FRAME_BYTES
 
-# References (of about 50 bytes) in one element: 50 us for 512 of them is negligible, and a small
-# dataset still uses several workers.
-REFERENCES_PER_BLOCK = 512
-
 # Hashes (of 13 bytes, without payloads) in one element: 416 KiB.
 HASHES_PER_BLOCK = 1 << 15
-
-# Bytes of encoded records, or of references with long rows of a table, in one element: encoding them takes
-# much longer than 50 us. With its key and its window, an element stays below 1 MiB.
-BYTES_PER_BLOCK = (1 << 20) - (1 << 12)
-
-# The longest line of text at the start of a packed block; and the bytes of a record's hash, split and length.
-_HEAD_BYTES = 64
-_RECORD_BYTES = 13
 
 # A payload of encoded records is a framed Example, its row of the index and its key; or a mark followed by a
 # reject as JSON. The marks take the place of the length of a record, and no record is that long.
@@ -111,39 +99,9 @@ class Block:
             yield group, self.take(rows)
 
 
-class BlockBuilder:
-    """Collects records into blocks, each limited to some records and, except for a single larger one, some bytes."""
-
-    def __init__(
-        self, max_records: int = REFERENCES_PER_BLOCK, max_bytes: int = BYTES_PER_BLOCK
-    ) -> None:
-        self._max_records, self._max_bytes = max_records, max_bytes
-        self._records: list[tuple[int, int, bytes]] = []
-        self._bytes = _HEAD_BYTES
-
-    def add(self, hash_: int, split: int, payload: bytes) -> Block | None:
-        """Adds a record; if it does not fit, returns the block of the records before it."""
-        size = _RECORD_BYTES + len(payload)
-        full = len(self._records) >= self._max_records or self._bytes + size > self._max_bytes
-        block = self.flush() if full else None
-        self._records.append((hash_, split, payload))
-        self._bytes += size
-        return block
-
-    def flush(self) -> Block | None:
-        """Returns the block of the remaining records; None without records."""
-        if not self._records:
-            return None
-        hashes, splits, payloads = zip(*self._records, strict=True)
-        self._records, self._bytes = [], _HEAD_BYTES
-        return Block(np.array(hashes, np.uint64), np.array(splits, np.uint8), Ragged.of(payloads))
-
-
-def pack_record(key: str, body: bytes | Reject, row: bytes = b"", planned: bool = False) -> bytes:
-    """The payload of a framed Example, its row of the index and its key; or of a reject, which the plan may count."""
-    if isinstance(body, Reject):
-        return (_PLANNED if planned else _REJECTED) + body.to_json().encode()
-    return body + row + key.encode("utf-8", "surrogateescape")
+def pack_reject(reject: Reject, planned: bool = False) -> bytes:
+    """The payload of a reject, which the plan may count."""
+    return (_PLANNED if planned else _REJECTED) + reject.to_json().encode()
 
 
 def is_reject(payload: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from beam_jobs import progress
@@ -14,7 +14,6 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import CompleteError, UsageError
 from beam_jobs.plan.shards import (
     Draft,
-    Plan,
     finish_plan,
     mean_bytes,
     pick_boundaries,
@@ -24,7 +23,7 @@ from beam_jobs.plan.shards import (
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged
 from beam_jobs.records.rejects import Reject
-from beam_jobs.records.runs import RunIndex, locate
+from beam_jobs.records.runs import locate
 from beam_jobs.records.spool import Spool
 from beam_jobs.records.statistics import SplitStatistics
 from beam_jobs.sources.labels import Names
@@ -42,17 +41,12 @@ Prepare = Callable[[Output, str, str], None]
 def draft_of(
     output: Output, summary: Summary, measure: Measure | None, prepare: Prepare | None
 ) -> tuple[Draft, list[int | Reject]]:
-    """The draft, and the sizes in bytes, or the rejects, of the records that were sampled.
+    """The draft, and the sizes in bytes, or the rejects, of sampled records; UsageError or DataError if nothing may be written.
 
     Args:
-        output: The dataset.
-        summary: The summary of all records.
+        output, summary: The dataset, and the summary of all records.
         measure: Measures sampled records; None if the summary has sizes already.
         prepare: Makes the output directory ready for shards; None leaves it unchanged.
-
-    Raises:
-        UsageError: There are no records, or the directory is not free.
-        DataError: Too many inputs are rejected.
     """
     if not any(split.rejected or split.histogram().any() for split in summary.splits):
         dropped = sum(split.duplicates for split in summary.splits)
@@ -90,12 +84,7 @@ def draft_of(
 
 
 def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Manifest:
-    """Writes the shards of all encoded records in a pool, and commits the dataset; `names` are those of classes.
-
-    Raises:
-        UsageError: There are no records, two have the same key, or the directory is not free.
-        DataError: Too many records are rejected, or a file cannot be written.
-    """
+    """Writes the shards of all records in a pool, and commits them with names of classes; raises what `write` does."""
     spool, schema, summary = Spool(output.staging), output.schema, encoded.summary
     draft, _ = draft_of(output, summary, None, prepare)
     wanted = (pair for block in encoded.hashes for pair in wanted_hashes(block, draft))
@@ -103,7 +92,8 @@ def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Mani
     plan = finish_plan(draft, boundaries, output.folder(summary))
     packed = plan.pack()
     neighbours = neighbours_in(plan, spool)
-    located = _grouped(_located(encoded.runs, plan, neighbours))
+    assign = partial(shards_of, plan, neighbours=neighbours)
+    located = _grouped(pair for run in encoded.runs for pair in locate(run, assign))
     if neighbours > 1:
         groups = (merge_neighbours(group, packed, spool) for group in located)
         located = _grouped(pair for group in groups for pair in group)
@@ -113,11 +103,6 @@ def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Mani
     manifest = commit_dataset(output, summary, packed, results, [], statistics, names, schema)
     warn_of_rejects(output.directory, manifest, results)
     return manifest
-
-
-def _located(runs: Iterable[RunIndex], plan: Plan, neighbours: int) -> Iterator[tuple[int, bytes]]:
-    for run in runs:
-        yield from locate(run, partial(shards_of, plan, neighbours=neighbours))
 
 
 def _grouped(pairs: Iterable[tuple[int, bytes]]) -> Iterable[tuple[int, list[bytes]]]:

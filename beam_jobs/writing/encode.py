@@ -14,11 +14,10 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import (
-    BYTES_PER_BLOCK,
     Block,
     frame_checksums,
     frame_lengths,
-    pack_record,
+    pack_reject,
     unpack_reject,
 )
 from beam_jobs.records.encode import RecordEncoder
@@ -35,7 +34,7 @@ Rule = str | Callable[[Mapping[str, Any]], Any]
 _Record = tuple[bytes, int, dict[str, Any]]
 
 # Records that are encoded together: one by one takes twice the time.
-_AT_ONCE = 256
+_AT_ONCE, _BYTES_AT_ONCE = 256, 1 << 20
 
 # The end of the error about what may not be rejected.
 CURE = "fix it, or pass max_rejects=0.01, say, to list such inputs in rejects/ and write the rest"
@@ -101,7 +100,7 @@ class RunEncoder:
         self._bytes = 0
         self.encoded = Encoded.nothing(output)
 
-    def add_row(self, row: Any, number: str, split: int | None = None) -> None:
+    def add_row(self, row: Any, number: str | None, split: int | None = None) -> None:
         """Adds features, or a pair of a key and features, given the key for want of another; else as `add`."""
         key, features = row if isinstance(row, tuple) and len(row) == 2 else (number, row)
         if isinstance(features, Mapping):
@@ -148,7 +147,7 @@ class RunEncoder:
                     sum(array.nbytes for array in own) if type(own) is list else own.nbytes
                 )
         self._records.append((key_bytes, split, values))
-        if len(self._records) >= _AT_ONCE or self._bytes >= BYTES_PER_BLOCK:
+        if len(self._records) >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
             self._write()
 
     def reject(self, reject: Reject, split: int = 0) -> None:
@@ -163,7 +162,7 @@ class RunEncoder:
         payloads = self._payloads(records) if records else []
         for reject, split in self._rejects:
             key = reject.key.encode("utf-8", "surrogateescape")
-            payloads.append((key, split, pack_record(reject.key, reject)))
+            payloads.append((key, split, pack_reject(reject)))
         self._rejects = []
         if payloads:
             keys, splits, packed = zip(*payloads, strict=True)

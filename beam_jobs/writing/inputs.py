@@ -52,12 +52,7 @@ class InputEncoder:
     notes: bool
 
     def encode(self, inputs: Sequence[Any], pool: Pool) -> Encoded:
-        """Encodes the records of all inputs, or takes them from the runs of an earlier call.
-
-        Raises:
-            UsageError: An input cannot be pickled.
-            DataError: An input fails and may not be rejected, or a process was killed.
-        """
+        """Encodes the records of all inputs, or takes them from the runs of an earlier call; raises what `write` does."""
         work: Callable[..., Encoded] = self._work
         if pool.processes > 1:
             work = partial(call_pickled, pickle.dumps(work))
@@ -76,7 +71,10 @@ class InputEncoder:
             for number, pickled in enumerate(inputs, first):
                 self._encode(number, pickle.loads(pickled), encoder)
             encoded = encoder.finish()
-        if self.notes and not encoded.summary.rejects:  # A later call tries rejected inputs again.
+        found = encoded.summary
+        dropped = any(split.duplicates for split in found.splits)
+        # A later call tries rejected inputs again, and counts keys again that a dataset to append to has.
+        if self.notes and not (found.rejects or found.existing or dropped):
             runs = [base64.b64encode(run.pack()).decode() for run in encoded.runs]
             note = [runs, [(split, some.state()) for split, some in encoded.statistics]]
             data = json.dumps(note).encode()
@@ -141,15 +139,15 @@ def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
     is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
     if isinstance(result, Mapping) or is_pair:
         yield "", result
-    elif result is None:
-        raise RejectError("the function returned None, expected a record or an iterable of records")
     else:
         yield from ((f"#{n}", row) for n, row in enumerate(rows_of(result)))
 
 
 def identity_of(output: Output, *rules: Rule | None) -> str:
     """A digest of what determines encoded records, the files of functions included: 16 hex digits, or none."""
-    parts: list[Any] = [output.versions(), output.schema.to_json(), repr(output.placement)]
+    placement = output.placement
+    parts: list[Any] = [output.versions(), output.schema.to_json(), output.parent]
+    parts += [repr(placement), placement.existing]
     for rule in rules:
         try:
             parts.append(pickle.dumps(rule))

@@ -104,18 +104,9 @@ def write(
         raise UsageError("splits, group_by: expected None, because the records are given by split")
     with named_as_arguments():
         shares = tuple(by_split) if by_split else splits
-        how = (
-            num_shards,
-            shard_size,
-            shares,
-            seed,
-            max_rejects,
-            overwrite,
-            options,
-            append,
-            existing,
-        )
-        output = begun(output_of(directory, schema, *how))
+        how = num_shards, shard_size, shares, seed, max_rejects
+        more = overwrite, options, append, existing
+        output = begun(output_of(directory, schema, *how, *more))
         names = {**(output.known_names or {})}
         if given := checked_names(label_names):
             names[LABEL] = given
@@ -144,10 +135,10 @@ def write(
 
 def _encoded(encoder: RunEncoder, records: Any, by_split: Mapping[str, Any] | None) -> Encoded:
     """Encodes the records of an object; `by_split` has them by split, if they are given so."""
-    if by_split is None:
-        for n, row in enumerate(rows_of(records)):
-            encoder.add_row(row, f"{n:08d}")
-    for split, (name, part) in enumerate((by_split or {}).items()):
+    for split, (name, part) in enumerate((by_split or {"": records}).items()):
         for n, row in enumerate(rows_of(part)):
-            encoder.add_row(row, f"{name}-{n:08d}", split)
+            if by_split:
+                encoder.add_row(row, f"{name}-{n:08d}", split)
+            else:
+                encoder.add_row(row, f"{n:08d}")
     return encoder.finish()

@@ -287,7 +287,7 @@ def _texts(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _paths(value: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    return tuple(map(checked_path, typed(value, key, list)))
+    return tuple(checked_path(path, _bases(value, "base")) for path in typed(value, key, list))
 
 
 def _names(value: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:

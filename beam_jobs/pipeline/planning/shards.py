@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import apache_beam as beam
+from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsList, AsSideInput, TaggedOutput
 
 from beam_jobs.dataset.generations import prepare
@@ -32,6 +33,9 @@ from beam_jobs.records.blocks import Block
 from beam_jobs.sources.labels import Names
 from beam_jobs.writing.complete import Measure, Prepare, draft_of
 from readers.format.schema import Schema
+
+# The name of the counter of the bytes of all inputs, if each record is a file.
+INPUT_BYTES = "input_bytes"
 
 
 class _DraftPlan(beam.DoFn):
@@ -64,6 +68,7 @@ class _DraftPlan(beam.DoFn):
         if self._measure:
             summary.check_sample()
         draft, measured = draft_of(output, summary, self._measure, self._prepare)
+        Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
         yield TaggedOutput(self.MEASURED, measured)
         yield draft
 

@@ -28,7 +28,7 @@ from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.pipeline import write_runs
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan, shards_of
-from beam_jobs.records.blocks import Block, pack_record
+from beam_jobs.records.blocks import Block, pack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunBuilder, locate
 from beam_jobs.records.spool import Spool
@@ -71,7 +71,7 @@ def example(number: int, size: int = 20) -> bytes:
 def payload_of(key: str, body: bytes) -> bytes:
     """What a shard gets for a serialized Example of `SCHEMA`, whose row has the length of `x`."""
     length = len(Decoder(SCHEMA).decode(body)["x"])
-    return pack_record(key, frame(body), length.to_bytes(4, "little"))
+    return frame(body) + length.to_bytes(4, "little") + key.encode()
 
 
 def blocks_of(rows: list[tuple[int, bytes]], per_block: int = 3) -> list[bytes]:
@@ -93,7 +93,7 @@ def encoded(rng: random.Random, records: int, rejects: int = 0, size: int = 20):
     rows, examples = [], []
     for n, hash_ in enumerate(hashes):
         if n in bad:
-            rows.append((hash_, pack_record(f"k{n}", Reject.of(f"k{n}", "encode", "why"))))
+            rows.append((hash_, pack_reject(Reject.of(f"k{n}", "encode", "why"))))
         else:
             examples.append((hash_, example(n % 256, size)))
             rows.append((hash_, payload_of(f"k{n}", examples[-1][1])))
@@ -215,7 +215,7 @@ def test_a_split_with_only_rejects_has_a_list_and_no_shard(tmp_path):
 def test_a_planned_record_may_arrive_as_a_reject(tmp_path):
     rows, examples = encoded(random.Random(5), 8)
     late = Reject.of("k3", "decode", "late")
-    rows[3] = rows[3][0], pack_record("k3", late, planned=True)
+    rows[3] = rows[3][0], pack_reject(late, planned=True)
     del examples[3]
     result = write_encoded(output_of(tmp_path), plan_of(8), blocks_of(rows))
     check_shard(tmp_path, result, examples)
@@ -279,7 +279,7 @@ def test_a_shard_of_other_records_is_written_under_a_second_name(tmp_path, other
         rows[row] = hash_, payload_of(f"k{row}", examples[4][1])
     elif other == "reject":
         row = next(n for n, (_, payload) in enumerate(rows) if b"why" in payload)
-        rows[row] = rows[row][0], pack_record(f"k{row}", Reject.of(f"k{row}", "encode", "other"))
+        rows[row] = rows[row][0], pack_reject(Reject.of(f"k{row}", "encode", "other"))
     elif other == "order":
         payloads = [payload for _, payload in rows[::-1]]
         rows = [(hash_, payload) for (hash_, _), payload in zip(rows, payloads, strict=True)]

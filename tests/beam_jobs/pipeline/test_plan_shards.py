@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_pipeline
 from apache_beam.testing.util import assert_that
 
+from beam_jobs.columns import Ragged
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, find_job_error
@@ -17,7 +18,7 @@ from beam_jobs.pipeline.planning.shards import PlanShards, _DraftPlan
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, shard_sizes
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
-from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.blocks import Block
 from beam_jobs.records.pieces import Piece, joined
 from beam_jobs.records.rejects import Reject
 from readers.format.schema import Feature, Schema
@@ -27,9 +28,10 @@ REJECT = Reject("a", "decode", "broken")
 
 
 def blocks_of(places: list[tuple[int, int]], per_block: int) -> list[bytes]:
-    builder = BlockBuilder(max_records=per_block)
-    full = [builder.add(hash_, split, b"") for hash_, split in places]
-    return [block.pack() for block in [*full, builder.flush()] if block]
+    hashes = np.array([hash_ for hash_, _ in places], np.uint64)
+    splits = np.array([split for _, split in places], np.uint8)
+    whole = Block(hashes, splits, Ragged(np.zeros(len(places), np.uint32), b""))
+    return [block.pack() for block in whole.parts(per_block)]
 
 
 def check_plan(plan: Plan, places: list[tuple[int, int]]) -> None:

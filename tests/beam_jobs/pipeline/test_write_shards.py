@@ -20,7 +20,7 @@ from beam_jobs.dataset.shard_writer import check_records
 from beam_jobs.errors import named_as_arguments
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
-from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_record, unpack_reject
+from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_reject, unpack_reject
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.statistics import SplitStatistics, Statistics
 from beam_jobs.writing import commit
@@ -208,7 +208,8 @@ def test_wrong_arguments_are_refused_in_words_of_python_when_the_transform_is_ma
 def test_a_payload_holds_a_record_or_a_reject():
     reject = Reject.of("k\udc80", "read", "why")
     bodies = [frame(b""), frame(b"body"), reject, frame(bytes(300))]
-    payloads = Ragged.of([pack_record("k\udc80", body, b"row") for body in bodies])
+    packed = [pack_reject(body) if body is reject else body + b"rowk\x80" for body in bodies]
+    payloads = Ragged.of(packed)
     lengths = frame_lengths(payloads).tolist()
     assert lengths == [16, 20, 0, 316]
     assert unpack_reject(payloads[2]) == reject

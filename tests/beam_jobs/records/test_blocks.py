@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.columns import Ragged
-from beam_jobs.records.blocks import Block, BlockBuilder
+from beam_jobs.records.blocks import Block
 from readers.format.lookup.keys import hash64, hashes64
 
 records = st.lists(
@@ -69,29 +69,6 @@ def test_by_parts_the_rows_into_their_groups_and_keeps_their_order(rows, data, d
         (group, [row for row, g in zip(rows, groups, strict=True) if g == group])
         for group in sorted(set(groups))
     ]
-
-
-@given(records, st.integers(1, 7), st.integers(1, 100))
-@settings(max_examples=50, deadline=None)
-def test_a_builder_loses_nothing_and_keeps_its_limits(rows, max_records, max_bytes):
-    builder = BlockBuilder(max_records, max_bytes)
-    full = [builder.add(*row) for row in rows]
-    packed = [block.pack() for block in [*full, builder.flush()] if block]
-    blocks = [rows_of(Block.unpack(block)) for block in packed]
-    assert [row for block in blocks for row in block] == rows
-    for data, block in zip(packed, blocks, strict=True):
-        assert 1 <= len(block) <= max_records
-        assert len(data) <= max_bytes or len(block) == 1
-    for data, block, after in zip(packed, blocks, blocks[1:], strict=False):
-        assert len(block) == max_records or len(data) + 77 + len(after[0][2]) > max_bytes
-
-
-def test_a_record_larger_than_a_block_is_a_block_of_its_own():
-    builder = BlockBuilder(10, 100)
-    assert builder.add(1, 0, b"x" * 50) is None
-    for before, payload in ((b"x" * 50, b"y" * 1000), (b"y" * 1000, b"z" * 50)):
-        block = builder.add(2, 0, payload)
-        assert block and list(block.payloads) == [before]
 
 
 @given(st.lists(st.lists(st.binary(max_size=9), min_size=1), min_size=1, max_size=5))

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from beam_jobs import DataError, Feature, Schema, write
+from beam_jobs import DataError, Feature, Schema, UsageError, write
 from beam_jobs.writing.inputs import _TASKS
 from tests.beam_jobs.writing.test_write import contents
 from tests.support.checkout import ROOT
@@ -152,3 +152,18 @@ def test_inputs_with_damaged_records_are_done_again(unfinished, tmp_path, damage
         path.write_bytes(data[: len(data) // 2])
     assert len(unfinished()) == 2
     assert len(records_of(tmp_path / "out")) == 2 * _TASKS
+
+
+def numbered(n):
+    return f"k{n}", {"n": n, "text": "appended"}
+
+
+def test_a_repeated_append_compares_its_keys_again(tmp_path):
+    write(map(numbered, range(0, 50, 7)), tmp_path, SCHEMA)
+    how = {"append": True, "inputs": range(20), "processes": 1}
+    for _ in range(2):
+        with pytest.raises(UsageError, match="the dataset has 3 of these keys, such as k0"):
+            write(numbered, tmp_path, SCHEMA, **how)
+    manifest = write(numbered, tmp_path, SCHEMA, existing="skip", **how)
+    assert manifest.splits["train"].duplicates == 3
+    assert len(records_of(tmp_path)) == 8 + 17

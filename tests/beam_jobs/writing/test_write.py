@@ -1,5 +1,6 @@
 """`write`: the bytes of `WriteShards`, from all kinds of objects, and without Beam."""
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from beam_jobs import DataError, Feature, JobError, Schema, UsageError, WriteShards, write
 from beam_jobs.dataset.lease import leased
 from beam_jobs.plan.placement import hash64
+from examples.samples import make_samples
 from readers.format.manifest import Manifest
+from tests.end_to_end.test_readme import blocks
 from tests.support.checkout import ROOT
 from tests.support.datasets import folder_of, records_of, rejects_of
 
@@ -110,7 +113,7 @@ if __name__ == "__main__":
     write([{"n": 1}], sys.argv[1] + "/rows", schema)
     write(two, sys.argv[1] + "/function", schema, inputs=range(9), processes=2)
     loaded = {name.partition(".")[0] for name in sys.modules}
-    print(sorted(loaded & {"apache_beam", "tensorflow", "pandas", "torch", "grpc"}))
+    print(sorted(loaded & {"apache_beam", "tensorflow", "PIL", "h5py", "torch", "jinja2"}))
 """
 
 
@@ -122,6 +125,20 @@ def test_no_beam_and_no_framework_is_imported(tmp_path):
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
     assert sum(shard.records for shard in Manifest.read(str(tmp_path / "function")).shards) == 18
+
+
+def test_a_store_needs_no_beam_either(tmp_path, s3):
+    (tmp_path / "program.py").write_text(NO_BEAM)
+    (tmp_path / "there").mkdir()
+    for place in (s3.url, str(tmp_path / "there")):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        program = [sys.executable, "program.py", place]
+        done = subprocess.run(
+            program, cwd=tmp_path, capture_output=True, text=True, env=environment
+        )
+        assert (done.stdout, done.stderr) == ("[]\n", "")
+    for name, data in contents(tmp_path / "there").items():
+        assert s3.get(f"{s3.url}/{name}") == data
 
 
 UNGUARDED = """
@@ -137,7 +154,7 @@ def test_a_program_without_a_guard_is_told_what_is_missing(tmp_path):
     environment = {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.stderr.endswith("begin its work below if __name__ == '__main__'?\n")
+    assert done.stderr.endswith("program begin its work below if __name__ == '__main__'?\n")
 
 
 SMALL = Schema({"n": Feature("int64"), "key": Feature("string")})
@@ -331,3 +348,19 @@ def test_the_next_call_keeps_the_shards_of_one_that_failed(tmp_path, monkeypatch
     assert len(written) == 2
     write(reversed(pairs), tmp_path, SCHEMA, num_shards=2)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.tfrecord")} == written
+
+
+def test_the_program_of_the_docs_runs(tmp_path):
+    make_samples(tmp_path / "sample_data" / "inputs")
+    (text,) = [
+        block.text
+        for block in blocks(ROOT / "docs/writing.md")
+        if block.language == "python" and "import Feature, Schema, write\n" in block.text
+    ]
+    (tmp_path / "program.py").write_text(text)
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    splits = Manifest.read(str(tmp_path / "shards/signals")).splits
+    assert done.stdout == f"{ {name: split.records for name, split in splits.items()} }\n"
+    assert sum(split.records for split in splits.values()) == 120

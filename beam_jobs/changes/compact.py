@@ -1,0 +1,99 @@
+"""`beam-shards compact`: writes all generations of a dataset as one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.copier import Copier
+from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
+from beam_jobs.engines.pool import Pool
+from beam_jobs.plan.shards import count_shards, first_ranks
+from beam_jobs.storage.files import read_bytes
+from readers.files.processors import processors
+from readers.format.index import OFFSET
+from readers.format.lookup.sections import sections
+from readers.format.lookup.stored import hashes_of, seen_flags
+from readers.format.manifest import Manifest, join
+from readers.format.splits import Split, shard_name
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    text = "shards of each split: 16, or train=16,val=2 (default: by their size)"
+    parser.add_argument("--num_shards", metavar="N", help=text)
+    text = "the approximate size of a shard (default: 128MiB)"
+    parser.add_argument("--shard_size", metavar="SIZE", default=DEFAULT_SHARD_SIZE, help=text)
+
+
+def run(parsed: argparse.Namespace) -> Iterator[str]:
+    """Runs the command; yields lines for people."""
+    manifest = compact(parsed.directory, parsed.num_shards, parsed.shard_size)
+    for name, split in manifest.splits.items():
+        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
+    yield f"generation {manifest.generation}; beam-shards expire deletes the files of older ones"
+
+
+def compact(
+    directory: str,
+    num_shards: str | int | None = None,
+    shard_size: str | int = DEFAULT_SHARD_SIZE,
+    processes: int = 0,
+) -> Manifest:
+    """Writes the records that readers see as one generation: exactly balanced shards in the order of their hashes.
+
+    Returns the manifest of the new generation, or of the newest one if this command has made it.
+
+    Raises:
+        UsageError: An argument is wrong, or another command is at work.
+        DataError: A record is damaged, a file cannot be written, or another command has changed the dataset.
+    """
+    operation = {"name": "compact", "num_shards": num_shards, "shard_size": shard_size}
+    with changing(directory, operation) as change:
+        parent, folder = change.parent, change.folder()
+        if parent.operation == operation:
+            return parent
+        wanted = parse_num_shards(num_shards, tuple(parent.splits))
+        size = parse_size(str(shard_size))
+        change.begin(folder)
+        with contextlib.closing(Pool(processes or processors(), [Copier.__module__])) as pool:
+            splits = {
+                name: _compact(change, f"{folder}/", name, number, size, pool)
+                for name, number in zip(parent.splits, wanted, strict=True)
+            }
+        files = {n: file._replace(path=f"{folder}/{n}") for n, file in parent.files.items()}
+        rejects = tuple(f"{folder}/rejects/{n:05d}.jsonl" for n in range(len(parent.rejects)))
+        old = [*(file.path for file in parent.files.values()), *parent.rejects]
+        for path, source in zip([*(f.path for f in files.values()), *rejects], old, strict=True):
+            change.write(path, read_bytes(join(change.directory, source)))
+        return change.commit(splits=splits, files=files, rejects=rejects, families={}, base=())
+
+
+def _compact(
+    change: Change, folder: str, name: str, num_shards: int, shard_size: int, pool: Pool
+) -> Split:
+    """Writes the shards of a split."""
+    directory, split = change.directory, change.parent.splits[name]
+    rows = np.flatnonzero(seen_flags(directory, split))
+    changed = replace(split, shards=(), gone=None, rows=None, families={}, statistics={})
+    if not len(rows):
+        return changed
+    rows = rows[np.argsort(hashes_of(directory, split)[rows], kind="stable")]
+    offsets = sections(directory, split.every_shard, [OFFSET])
+    sizes = np.concatenate([np.diff(each[OFFSET].astype(np.int64)) for each in offsets])
+    mean = int(sizes.reshape(-1, split.stored)[:, rows].sum()) / len(rows)
+    count = count_shards(len(rows), mean, num_shards, shard_size)
+    copier = Copier.of(change, change.parent, split)
+    # Otherwise the statistics are exact, and counting would take longer than copying.
+    counts = bool(split.gone or split.rows or change.parent.base)
+    copy = copier.copy if counts else replace(copier, names={}).copy
+    parts = np.split(rows, first_ranks(len(rows), count))
+    tasks = ((folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
+    shards, several = zip(*pool.map(copy, tasks), strict=True)
+    figures = copier.figures(several) if counts else split.statistics
+    return replace(changed, shards=shards, statistics=figures)

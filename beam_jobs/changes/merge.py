@@ -1,0 +1,135 @@
+"""`beam-shards merge`: a dataset of the records of several, whose files stay where they are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from beam_jobs.changes.choice import moved, with_rows
+from beam_jobs.changes.compact import compact
+from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.output import resolve
+from beam_jobs.errors import UsageError
+from beam_jobs.records.statistics import Statistics
+from readers.format.features import Features
+from readers.format.lookup.stored import hashes_of, seen_flags, stored_values
+from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
+from readers.format.splits import Split
+
+# Keys that are named.
+_NAMED = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    parser.add_argument("others", metavar="DIR", nargs="+", help="further datasets")
+    parser.add_argument("--output", metavar="DIR", required=True, help="the new dataset")
+    text = "copy the records: afterwards, the new dataset is compact"
+    parser.add_argument("--copy", action="store_true", help=text)
+
+
+def run(parsed: argparse.Namespace) -> Iterator[str]:
+    """Runs the command; yields lines for people."""
+    manifest = merge([parsed.directory, *parsed.others], parsed.output)
+    if parsed.copy:
+        manifest = compact(parsed.output)
+    for name, split in manifest.splits.items():
+        yield f"{name}: {split.records:,} records in {len(split.shards):,} shards"
+    for base in manifest.base:
+        yield f"{parsed.output} needs the files of {join(resolve(parsed.output), base)}"
+
+
+def merge(directories: Sequence[str], output: str) -> Manifest:
+    """Makes a dataset of the records of others, or of generations such as `DIR@3`, in their files; returns its manifest.
+
+    Raises:
+        UsageError: Their records differ in features or their meaning, or have the same keys; or `output` is not free.
+        DataError: A file cannot be written.
+    """
+    output = resolve(output)
+    try:
+        found = [open_generation(resolve(directory)) for directory in directories]
+    except DatasetError as error:
+        raise UsageError(str(error)) from None
+    for path, other in zip(directories[1:], found[1:], strict=True):
+        if difference := _difference(found[0].manifest, other.manifest):
+            raise UsageError(
+                f"{path} has {difference} than {directories[0]}: write one of them again, for instance with "
+                "beam-shards reshard"
+            )
+    operation = {"name": "merge", "of": [each.sha256 for each in found]}
+    with changing(output, operation, moved(output, found[0])) as change:
+        if change.parent.operation == operation:
+            return change.parent
+        _check_keys(found)
+        return replace(change, parent=_merged(change, found)).commit()
+
+
+def _difference(one: Manifest, other: Manifest) -> str:
+    """What differs in two datasets that cannot be one; empty if nothing does."""
+    if "select" in (one.operation.get("name"), other.operation.get("name")):
+        return "other statistics, because one is a subset (compact it before),"
+    for name in {**one.schema, **other.schema}:
+        ours, theirs = (each.schema.get(name, "missing") for each in (one, other))
+        if ours != theirs:
+            return f"another feature {name!r} ({theirs}, not {ours})"
+        if one.meaning(name) != other.meaning(name):
+            return f"other classes, tokens, channels, units or rates of feature {name!r}"
+    for what in ("seed", "names"):
+        if one.options.get(what) != other.options.get(what):
+            return f"another {what} ({other.options.get(what)}, not {one.options.get(what)})"
+    return "" if one.families == other.families else "other families of features"
+
+
+def _check_keys(found: Sequence[Generation]) -> None:
+    """Raises UsageError if a key is in several datasets."""
+    parts = [(directory, m, split) for directory, m, _ in found for split in m.splits.values()]
+    hashes = [hashes_of(d, split)[seen_flags(d, split)] for d, _, split in parts]
+    every = np.sort(np.concatenate(hashes))
+    twice = every[1:][every[1:] == every[:-1]]
+    if not len(twice) or found[0].manifest.options.get("job") == "reshard":
+        return  # A reshard job orders records by the names of their files, which may be the same.
+    keys, feature = set[bytes](), Features.of(found[0].manifest).named("key")
+    for directory, manifest, split in parts if feature else ():
+        rows = np.flatnonzero(np.isin(hashes_of(directory, split), twice[:_NAMED]))
+        schema = manifest.schema.select([feature])
+        for values in stored_values(directory, split.shards, schema, rows):
+            keys.update(values[feature])
+    named = ", ".join(key.decode("utf-8", "replace") for key in sorted(keys))
+    raise UsageError(
+        f"{len(twice):,} keys are in several datasets: {named}; delete them in one of them before"
+    )
+
+
+def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
+    """The manifest of all records, after the lists of those that are gone are written."""
+    manifests, splits = [moved(change.directory, each) for each in found], dict[str, Split]()
+    first = manifests[0]
+    names = {name: first.name_of_job(name) for name, f in first.schema.items() if not f.step}
+    for name in {name: None for manifest in manifests for name in manifest.splits}:
+        parts = [manifest.splits[name] for manifest in manifests if name in manifest.splits]
+        total = Statistics({job: first.schema[feature] for feature, job in names.items()})
+        for part in parts:
+            known = {job: part.statistics.get(feature, {}) for feature, job in names.items()}
+            total.add_json(known, part.records, part.remarks)
+        figures = total.to_json()
+        seen = np.concatenate([seen_flags(change.directory, part) for part in parts])
+        split = Split(
+            tuple(shard for part in parts for shard in part.shards),
+            sum(part.rejected for part in parts),
+            {feature: figures[job] for feature, job in names.items()} if total.records else {},
+            sum(part.duplicates for part in parts),
+            total.remarks,
+            families={
+                f: tuple(s for part in parts for s in part.families[f]) for f in first.families
+            },
+        )
+        if not seen.all():
+            change.begin(change.folder())
+        splits[name] = with_rows(change, f"{change.folder()}/{name}", split, seen, False)
+    rejects = tuple(path for manifest in manifests for path in manifest.rejects)
+    base = tuple({base: None for manifest in manifests for base in manifest.base})
+    return replace(change.parent, splits=splits, rejects=rejects, base=base, job="")
