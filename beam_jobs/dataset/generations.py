@@ -65,7 +65,7 @@ _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|feature
 # Files that `beam-shards card` adds to a complete dataset.
 _CARD = frozenset(["README.md"])
 
-_NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")
+_NOTE = re.compile(rf"([0-9a-f]{{8}})/.+{DONE}")
 
 
 class State(NamedTuple):

@@ -180,6 +180,11 @@ def test_files_of_an_unfinished_job_stay_until_a_commit_deletes_those_of_other_j
     assert files(tmp_path) == of_generation(1, "0123abcd")
 
 
+def test_the_notes_of_a_family_show_that_a_commit_is_not_finished(tmp_path):
+    write(tmp_path, f"12345678/clip/{NOTE}")
+    assert state_of(str(tmp_path)).noted == {"12345678"}
+
+
 def test_a_complete_dataset_is_kept_from_other_jobs_and_known_to_its_own(tmp_path):
     written(output_of(tmp_path, seed=1), "0123abcd", job="mine")
     with pytest.raises(UsageError, match="a dataset is here already; add --overwrite"):
