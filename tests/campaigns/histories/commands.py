@@ -202,6 +202,15 @@ class Draw:
 
         return Command(f"d.change('expire', './photos', '--keep', {keep})", effect)
 
+    def index(self, state: State) -> Command:
+        """Makes a dataset of the files of `more`, where they are."""
+        name = f"index{self._salt}"
+
+        def effect(now: State, begun: State) -> State:
+            return replace(now, others={**now.others, name: (Seen.of(MORE), now.newest)})
+
+        return Command(f"d.change('index', './more/*/*.tfrecord', '--output', './{name}')", effect)
+
     def compact(self, state: State) -> Command:
         """Writes all that readers see again."""
 
