@@ -241,6 +241,15 @@ def test_a_commit_may_be_repeated(tmp_path):
     assert files(tmp_path) == of_generation(1, "0123abcd")
 
 
+def test_a_generation_is_not_committed_without_one_of_its_files(tmp_path):
+    output = begun(output_of(tmp_path))
+    manifest = manifest_of(output, "12345678")
+    write(tmp_path, f"12345678/{NOTE}")
+    with pytest.raises(DataError, match=f"another command deleted 12345678/{SHARD}; run this"):
+        commit(output, manifest, state_of(str(tmp_path)))
+    assert not [*tmp_path.glob("generations/*")]
+
+
 def test_nothing_of_a_run_that_is_at_work_is_deleted(tmp_path):
     other = replace(output_of(tmp_path), run="abad1dea")
     with leased(other, "images", keeps=False):
