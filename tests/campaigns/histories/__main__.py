@@ -1,7 +1,7 @@
 """Histories of datasets that live: `python -m tests.campaigns histories 10000 [--first N] [--processes 2]`.
 
 Commands with random arguments change a dataset: nothing disturbs them, or they are killed before a change of a file, or
-another command runs in the middle of them. After each, every reader sees what a model in plain Python states.
+another command runs in the middle of them. After each, every reader sees what a model in plain Python states. With the same PYTHONHASHSEED, a seed does the same.
 """
 
 from __future__ import annotations

@@ -174,6 +174,8 @@ class Draw:
             seen = begun.generations[number]
             places = chosen(seen)
             records = {where: r for where, r in seen.records.items() if where in places}
+            if number not in now.generations:  # Its files were deleted meanwhile.
+                return now
             sub = replace(seen, records=records, exact=False, whole=False, only=only)
             tags = {**now.tags, f"select-{number}": number}
             return replace(now, others={**now.others, name: (sub, number)}, tags=tags)
@@ -235,6 +237,8 @@ class Draw:
             seen = begun.generations[number]
             if seen.features or seen.families:
                 raise Refused
+            if number not in now.generations:  # Its files were deleted meanwhile.
+                return now
             records = {**seen.records, **(MORE if other == "more" else {})}
             merged = replace(seen, records=records)
             return replace(now, others={**now.others, name: (merged, number)})

@@ -48,7 +48,7 @@ STEPS = Steps()
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """Counts changes of files, believes that all other runs are dead, and syncs nothing."""
+    """Counts changes of files, and syncs nothing."""
 
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -69,7 +69,6 @@ def watched() -> Iterator[None]:
         mock.patch.object(LocalFiles, "rename", before(LocalFiles.rename)),
         mock.patch.object(LocalFiles, "delete", one_by_one),
         mock.patch.object(generations, "sync_names", before(lambda *_: None)),
-        mock.patch.object(lease, "_DEAD_SECONDS", -1),
         mock.patch.object(processors.os, "sched_getaffinity", lambda _: {0}),
         mock.patch("os.fsync", lambda _: None),
     ):
@@ -103,29 +102,40 @@ class Datasets:
         path.write_text(data)
         return path
 
-    def run(self, line: str, at: int = -1, other: str = "") -> list[BaseException | None]:
+    def run(
+        self, line: str, at: int = -1, other: str = "", sees: bool = False
+    ) -> list[BaseException | None]:
         """Runs a line; returns its error, and that of the other line.
 
-        Before step `at`, the process is killed, or it runs the other line, and neither sees the lease of the other.
+        Before step `at`, the process is killed, or it runs the other line. Neither sees the lease of the other, but a
+        purge does: it deletes what is unfinished, so nothing else protects a run in its last steps.
         """
+        sees = sees or "'purge'" in other
         STEPS.count, STEPS.at, others = 0, at, list[BaseException | None]()
 
         def strike() -> None:
             if not other:
                 STEPS.dead = True
                 raise Killed
-            others.extend(self.run(other))
+            others.extend(self.run(other, sees=sees))
 
         STEPS.strike = strike
         error: BaseException | None = None
         try:
-            with mock.patch.object(lease, "_runs", (lambda *_: {}) if other else lease._runs):
+            with (
+                mock.patch.object(lease, "_DEAD_SECONDS", 120 if sees else -1),
+                mock.patch.object(lease, "_runs", lease._runs if sees or not other else _none),
+            ):
                 eval(line, {"d": self})
         except (JobError, ValueError, OSError, Killed) as caught:
             error = caught
         finally:
             STEPS.at, STEPS.dead = -1, False
         return [error, *(others or (self.run(other) if other else []))]
+
+
+def _none(*_: str) -> dict[str, Any]:
+    return {}
 
 
 def _arrays(record: Mapping[str, Any]) -> dict[str, Any]:
