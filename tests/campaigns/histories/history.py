@@ -108,7 +108,11 @@ class History:
         elif errors[0] and errors[1]:
             assert not (self._after(before, first) and self._after(before, second)), errors
         possible = [self._after(before, *f, *s) for f in firsts for s in seconds]
-        possible += [self._after(before, *s, *f, begun=before) for f in firsts for s in seconds]
+        for begun in (
+            before,
+            None,
+        ):  # The first one may have looked before the second one or after it.
+            possible += [self._after(before, *s, *f, begun=begun) for f in firsts for s in seconds]
         problems = []
         for state in filter(None, possible):
             try:
