@@ -303,7 +303,8 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     name = generation_file(output.generation)
     # After a loss of power there must be no manifest without its shards.
     older = before.manifest.paths if before.manifest and manifest.ancestors else set[str]()
-    sync_names(directory, manifest.paths - older)
+    new = manifest.paths - older
+    sync_names(directory, new)
     advice = "run it again" if manifest.ancestors else "add --overwrite to replace it"
     too_late = OvertakenError(
         f"--output {directory}: another job completed a dataset here while this one ran; {advice}"
@@ -311,7 +312,7 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     if max(before.generations, default=0) > output.generation:
         raise too_late  # The generation of this number has been replaced, and its manifest deleted.
     # A purge deletes what is unfinished if it believes that this run is dead.
-    if lost := sorted(filter(_IN_FOLDER.match, manifest.paths - before.sizes.keys())):
+    if lost := sorted(filter(_IN_FOLDER.match, new - before.sizes.keys())):
         raise DataError(f"{directory}: another command deleted {lost[0]}; run this one again")
     try:
         write_file(join(directory, name), data, output.staging)
