@@ -10,7 +10,6 @@ import pytest
 
 from beam_jobs.changes import delete
 from beam_jobs.writing import append
-from readers.format.manifest import open_generation
 from tests.campaigns.histories.history import PAIRS, outcome
 
 _PER_TEST = 10
@@ -37,8 +36,3 @@ def test_statistics_that_count_deleted_records_are_caught(monkeypatch: pytest.Mo
 def test_an_append_that_forgets_what_was_deleted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append, "seen_flags", lambda _, split: np.full(split.stored, True))
     assert any(failure for _, _, failure in map(outcome, range(0, 300, 3)))
-
-
-def test_a_commit_that_does_not_see_another_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "open_generation", lambda path: open_generation(f"{path}@1"))
-    assert any(failure for _, _, failure in map(outcome, range(2, 300, 3)))
