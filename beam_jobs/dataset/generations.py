@@ -53,6 +53,8 @@ _OF_A_JOB = re.compile(
     r"|vocabulary\.txt|tokenizer\.json|groups)"
 )
 
+_IN_FOLDER = re.compile(r"[0-9a-f]{8}/")
+
 # The folder of a path in the file of a manifest.
 _NAMED = re.compile(rb'"path": "([0-9a-f]{8})/')
 
@@ -65,7 +67,7 @@ _OF_OTHERS = re.compile(r"[^/]+/([^/]+\.tfrecord\.idx|dataset_info\.json|feature
 # Files that `beam-shards card` adds to a complete dataset.
 _CARD = frozenset(["README.md"])
 
-_NOTE = re.compile(rf"([0-9a-f]{{8}})/[^/]+{DONE}")
+_NOTE = re.compile(rf"([0-9a-f]{{8}})/.+{DONE}")
 
 
 class State(NamedTuple):
@@ -301,13 +303,17 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     name = generation_file(output.generation)
     # After a loss of power there must be no manifest without its shards.
     older = before.manifest.paths if before.manifest and manifest.ancestors else set[str]()
-    sync_names(directory, manifest.paths - older)
+    new = manifest.paths - older
+    sync_names(directory, new)
     advice = "run it again" if manifest.ancestors else "add --overwrite to replace it"
     too_late = OvertakenError(
         f"--output {directory}: another job completed a dataset here while this one ran; {advice}"
     )
     if max(before.generations, default=0) > output.generation:
         raise too_late  # The generation of this number has been replaced, and its manifest deleted.
+    # A purge deletes what is unfinished if it believes that this run is dead.
+    if lost := sorted(filter(_IN_FOLDER.match, new - before.sizes.keys())):
+        raise DataError(f"{directory}: another command deleted {lost[0]}; run this one again")
     try:
         write_file(join(directory, name), data, output.staging)
     except TakenError:

@@ -2,6 +2,7 @@
 
     python -m tests.campaigns kills --kills 1000     jobs that are killed at a random step
     python -m tests.campaigns simulation 100000      jobs on a runner and a store that fail
+    python -m tests.campaigns histories 10000        commands that change datasets, against a model
     python -m tests.campaigns fuzz all --hours 2     functions that take foreign bytes
     python -m tests.campaigns damage                 every byte of small datasets, damaged
     python -m tests.campaigns mutation               faults in the code that tests must notice
@@ -23,7 +24,7 @@ from unittest import mock
 
 from tests.campaigns.tally import Tally
 
-NAMES = ("kills", "simulation", "fuzz", "damage", "mutation", "soak")
+NAMES = ("kills", "simulation", "histories", "fuzz", "damage", "mutation", "soak")
 
 
 def main(arguments: Sequence[str]) -> int:

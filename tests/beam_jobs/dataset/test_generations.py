@@ -180,6 +180,11 @@ def test_files_of_an_unfinished_job_stay_until_a_commit_deletes_those_of_other_j
     assert files(tmp_path) == of_generation(1, "0123abcd")
 
 
+def test_the_notes_of_a_family_show_that_a_commit_is_not_finished(tmp_path):
+    write(tmp_path, f"12345678/clip/{NOTE}")
+    assert state_of(str(tmp_path)).noted == {"12345678"}
+
+
 def test_a_complete_dataset_is_kept_from_other_jobs_and_known_to_its_own(tmp_path):
     written(output_of(tmp_path, seed=1), "0123abcd", job="mine")
     with pytest.raises(UsageError, match="a dataset is here already; add --overwrite"):
@@ -234,6 +239,15 @@ def test_a_commit_may_be_repeated(tmp_path):
     output = written(output_of(tmp_path), "0123abcd")
     commit(output, manifest_of(output, "0123abcd"), state_of(str(tmp_path)))
     assert files(tmp_path) == of_generation(1, "0123abcd")
+
+
+def test_a_generation_is_not_committed_without_one_of_its_files(tmp_path):
+    output = begun(output_of(tmp_path))
+    manifest = manifest_of(output, "12345678")
+    write(tmp_path, f"12345678/{NOTE}")
+    with pytest.raises(DataError, match=f"another command deleted 12345678/{SHARD}; run this"):
+        commit(output, manifest, state_of(str(tmp_path)))
+    assert not [*tmp_path.glob("generations/*")]
 
 
 def test_nothing_of_a_run_that_is_at_work_is_deleted(tmp_path):

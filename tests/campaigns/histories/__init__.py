@@ -1,0 +1,1 @@
+"""Random histories of commands on datasets that live, compared with a model in plain Python."""
