@@ -280,7 +280,7 @@ class Summary(Divisible):
         return replace(Summary.empty(len(self.splits)), **facts)
 
 
-def label_names_of(summary: Summary, given: Names, known: Names | None) -> Names:
+def label_names_of(summary: Summary, given: Names, known: Names | None = None) -> Names:
     """Feature -> names of its classes by id.
 
     Args:
