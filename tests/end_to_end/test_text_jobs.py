@@ -8,6 +8,7 @@ import json
 import re
 import zipfile
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from beam_jobs.jobs.text.tokens import words
 from beam_jobs.plan.placement import Placement, Splits
 from tests.support.archives import zipped
 from tests.support.commands import BEAM_WORKERS, ONE, TWO, refused, run
-from tests.support.datasets import files_of, folder_of, records_of, rejects_of, verified
+from tests.support.datasets import files_of, folder_of, order_hash, records_of, rejects_of, verified
 
 csv.field_size_limit(1 << 30)
 
@@ -168,7 +169,9 @@ def kept(small) -> dict[str, dict[str, Any]]:
     rows, placement = read_texts(small), Placement(0, Splits())
     first: dict[str, str] = {}
     for key, row in rows.items():
-        first[row["text"]] = min(key, first.get(row["text"], key), key=placement.order)
+        first[row["text"]] = min(
+            key, first.get(row["text"], key), key=partial(order_hash, placement.seed)
+        )
     return {key: rows[key] for key in first.values()}
 
 

@@ -63,10 +63,11 @@ def test_every_byte_matters(dataset):
     index, path = index_of(dataset / SHARD), dataset / SHARD
     data = path.read_bytes()
     shard = readers.Manifest.read(dataset).splits["train"].shards[1]
+    whole = f"{dataset}/{shard.path}"
     for row in (0, 5):
         for place in range(index[row, 0], index[row].sum(), 2):
             path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
-            (problem,) = VERIFY._check_shard(f"{dataset}/{shard.path}", shard)
+            (problem,) = VERIFY._check_shard(whole, f"{whole}.index", shard)
             assert (problem.file, problem.record) == (str(path), row)
             assert problem.offset == index[row, 0]
 
@@ -114,9 +115,10 @@ def test_every_byte_of_an_index_matters(dataset):
     shard = readers.Manifest.read(dataset).splits["train"].shards[1]
     flipped = (data[:n] + bytes([data[n] ^ 16]) + data[n + 1 :] for n in range(len(data)))
     others = b"", data[:8], data[:-1], data[:-64], data + b"\0", data * 2
+    whole = f"{dataset}/{shard.path}"
     for wrong in (*itertools.islice(flipped, 0, None, 3), *others):
         path.write_bytes(wrong)
-        (problem,) = VERIFY._check_shard(f"{dataset}/{shard.path}", shard)
+        (problem,) = VERIFY._check_shard(whole, f"{whole}.index", shard)
         assert (problem.file, problem.record) == (str(path), None)
     path.write_bytes(data)
     assert readers.verify(dataset).ok

@@ -5,6 +5,7 @@ import json
 import zlib
 from collections import Counter
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from readers.format.decode.records import Decoder
 from readers.format.manifest import RESERVED_IDS, UNKNOWN
-from tests.support.datasets import parse_tfrecord, plain_sections
+from tests.support.datasets import order_hash, parse_tfrecord, plain_sections
 from tests.support.passes import Kept
 
 quick = settings(
@@ -116,7 +117,7 @@ def records_of(reader: TextJob, encoded: list[Block]) -> tuple[dict[str, dict], 
         else:
             (record,) = map(decoder.decode, parse_tfrecord(payload[:size]))
             key = record["key"].item()
-            _, *numbers = plain_sections(reader.schema, [record], [0]).values()
+            _, _, *numbers = plain_sections(reader.schema, [record], [0]).values()
             assert payload[size:] == b"".join(map(bytes, numbers)) + key
             assert key.decode() not in found
             found[key.decode()] = {**record, "split": int(split)}
@@ -207,7 +208,7 @@ def test_windows_equal_those_of_a_naive_implementation(tmp_path, kind, written, 
             assert part.decode() == text[spans[0][0] : spans[-1][1]]
     # Both passes find the same records and splits.
     read = first_pass(reader, rules_of(), task)
-    order = rules_of().placement.order
+    order = partial(order_hash, rules_of().placement.seed)
     assert found_by(read) == sorted((order(key), row["split"]) for key, row in found.items())
     assert read.summary.labels["label"] == Counter(f"c{row['label']}" for row in found.values())
 
@@ -294,7 +295,7 @@ def test_of_equal_texts_the_first_that_can_be_a_record_is_kept(
         columns=("split", "n"),
     )
     rules = rules_of(split_column="split")
-    good, order = {}, rules.placement.order
+    good, order = {}, partial(order_hash, rules.placement.seed)
     for number, (text, column, n) in enumerate(rows, 1):
         key = f"{name}#{number}"
         if text != 3 and column in ("train", "val") and n == 1:

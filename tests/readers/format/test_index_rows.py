@@ -76,7 +76,7 @@ def test_rows_hold_the_numbers_of_their_records(names, count, seed):
     assert {len(row) for row in packed} <= {rows.size}
 
     expected = plain_sections(schema, checked, [0] * count)
-    del expected["hash"]
+    del expected["hash"], expected["hash/low"]
     found = rows.unpack(b"".join(packed), {})
     assert found.keys() == expected.keys()
     for name, numbers in expected.items():
