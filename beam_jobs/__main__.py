@@ -133,7 +133,10 @@ def _change(arguments: list[str], as_json: bool) -> int:
     except ImportError as error:
         return _missing(error, as_json)
     except (ValueError, OSError) as error:
-        code = 2 if isinstance(error, ValueError) else 1
+        from readers.format.tfrecord import CorruptRecordError
+
+        is_mistake = isinstance(error, ValueError) and not isinstance(error, CorruptRecordError)
+        code = 2 if is_mistake else 1
         return failed(" ".join(str(error).split()), code, as_json)
     except KeyboardInterrupt:
         message = "interrupted; the dataset is as it was: run the same command again"

@@ -124,9 +124,10 @@ _FLAG = re.compile(r"(?<!\S)--(\w+)")
 _ARGUMENTS = {
     "output": "directory",
     "overwrite": "overwrite=True",
+    "append": "append=True",
     "split_column": "splits",
     "direct_num_workers": "processes",
-    **{name: name for name in ("max_rejects", "num_shards", "seed", "shard_size", "splits")},
+    **{n: n for n in ("existing", "max_rejects", "num_shards", "seed", "shard_size", "splits")},
 }
 
 

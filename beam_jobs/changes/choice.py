@@ -44,12 +44,12 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def given(parsed: argparse.Namespace) -> dict[str, str]:
-    """What a command is given, for the manifest: of keys only a digest, because they may have to be forgotten."""
+    """The choice as the manifest states it. Keys are stated as a digest, so that a purge need not look here."""
     found = {"split": parsed.split} if parsed.split else {}
     if parsed.where is not None:
         return {**found, "where": parsed.where}
     keys = "\n".join(parsed.key or ()).encode(*_UTF8)
-    content = keys if parsed.key else read_file(parsed.rows or parsed.keys)
+    content = keys if parsed.key else _content(parsed.rows or parsed.keys)
     kind = "rows" if parsed.rows else "keys"
     return {**found, kind: hashlib.blake2b(content, digest_size=8).hexdigest()}
 
@@ -75,7 +75,7 @@ def chosen_rows(
         raise UsageError(f"--rows: add --split, because there are {', '.join(names)}")
     (split,) = splits.values()
     try:
-        numbers = np.unique(np.array(read_file(parsed.rows).split(), np.int64))
+        numbers = np.unique(np.array(_content(parsed.rows).split(), np.int64))
     except (ValueError, OverflowError) as error:
         message = f"--rows {parsed.rows}: expected a number on each line ({error})"
         raise UsageError(message) from None
@@ -110,12 +110,19 @@ def places_of(directory: str, manifest: Manifest, keys: Sequence[str]) -> np.nda
 
 
 def keys_in(path: str) -> Iterator[str]:
-    """Yields the keys in a file."""
-    for line in filter(str.strip, read_file(path).decode(*_UTF8).split("\n")):
+    """Yields the keys in a file; UsageError if it cannot be read."""
+    for line in filter(str.strip, _content(path).decode(*_UTF8).split("\n")):
         key = None
         with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
             key = json.loads(line)["key"]
         yield key if isinstance(key, str) else line.removesuffix("\r")
+
+
+def _content(path: str) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subset: bool) -> Split:
@@ -133,7 +140,7 @@ def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subs
 def moved(output: str, generation: Generation) -> Manifest:
     """The manifest of a generation with the paths that lead to its files from another directory."""
     directory, manifest, _ = generation
-    beside = output.rpartition("/")[0] + "/"
+    parent = output.rpartition("/")[0] + "/"
 
     def changed(value: Any, name: str = "path") -> Any:
         if isinstance(value, dict):
@@ -143,7 +150,7 @@ def moved(output: str, generation: Generation) -> Manifest:
         if name not in ("path", "rejects"):
             return value
         whole = join(directory, value).rstrip("/")
-        return f"../{whole.removeprefix(beside)}" if whole.startswith(beside) else whole
+        return f"../{whole.removeprefix(parent)}" if whole.startswith(parent) else whole
 
     values = manifest.to_json()
     paths = {name: changed(values[name], name) for name in ("splits", "files", "rejects")}

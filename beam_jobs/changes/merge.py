@@ -10,6 +10,7 @@ import numpy as np
 
 from beam_jobs.changes.choice import moved, with_rows
 from beam_jobs.changes.compact import compact
+from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
@@ -67,6 +68,8 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
         if change.parent.operation == operation:
             return change.parent
         _check_keys(found)
+        for generation in found:
+            pin(generation, "merge")
         return replace(change, parent=_merged(change, found)).commit()
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from io import BufferedReader
@@ -22,7 +22,7 @@ from beam_jobs.changes.choice import keys_in, with_rows
 from beam_jobs.changes.expire import drop, tagged
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.copier import Copier
-from beam_jobs.dataset.generations import State, state_of
+from beam_jobs.dataset.generations import IN_PLACE, State, state_of
 from beam_jobs.dataset.resume import second_name
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
@@ -31,7 +31,7 @@ from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_file, read_bytes
 from readers.files.processors import processors
 from readers.format.decode.batches import ColumnDecoder
-from readers.format.display import counted
+from readers.format.display import counted, unwritable
 from readers.format.features import Features
 from readers.format.lookup.stored import seen_flags
 from readers.format.manifest import Manifest, join
@@ -47,6 +47,8 @@ _UNREACHED = [
 ]
 
 _UTF8 = "utf-8", "surrogateescape"
+
+_HAS_KEYS = re.compile(r".+\.tfrecord|[0-9a-f]{8}/rejects/[^/]+\.jsonl")
 
 _INSIDE = re.compile(r"[0-9a-f]{8}/")
 
@@ -66,13 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    receipt = purge(parsed.directory, parsed.key or [*keys_in(parsed.keys)])
-    path = parsed.receipt or f"purge-{receipt['digest']}.json"
-    Path(path).write_text(json.dumps(receipt, indent=1) + "\n")
+    keys = parsed.key or [*keys_in(parsed.keys)]
+    path = Path(parsed.receipt or f"purge-{_digest(_hashes(keys))}.json")
+    if problem := unwritable(path):
+        raise UsageError(f"--receipt {path}: {problem}")
+    receipt = purge(parsed.directory, keys)
+    path.write_text(json.dumps(receipt, indent=1) + "\n")
     if left := receipt["left"]:
         raise DataError(f"{len(left)} files still have such records, as {left[0]}: see {path}")
-    count, keys = sum(receipt["keys"].values()), counted(len(receipt["keys"]), "key")
-    yield f"erased {keys}: {count:,} records and rejects in all files"
+    count, erased = sum(receipt["keys"].values()), counted(len(receipt["keys"]), "key")
+    yield f"erased {erased}: {count:,} records and rejects in all files"
+    if receipt["missing"]:
+        yield f"{counted(receipt['missing'], 'key')}: in no file below {receipt['dataset']}"
     for what in ("rewritten", "deleted", "generations", "tags", "scanned", "damaged"):
         yield f"{what}: {len(receipt[what]):,}"
     yield f"not reached: {'; '.join(receipt['unreached'])}"
@@ -89,12 +96,16 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         UsageError: The records have no keys, or another command is at work.
         DataError: A file cannot be written, or another command has changed the dataset.
     """
-    hashes = {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*_UTF8) for k in keys)}
-    digest = hashlib.sha256("".join(sorted(hashes.values())).encode()).hexdigest()[:16]
+    hashes = _hashes(keys)
+    digest = _digest(hashes)
     with changing(directory, {"name": "purge", "keys": digest}) as change:
         parent, place = change.parent, change.directory
         if not (feature := Features.of(parent).named("key")):
             raise UsageError(f"{place}: its records have no feature with their key")
+        if parent.options.get("job") == IN_PLACE:
+            raise UsageError(
+                f"{place}: it consists of another writer's files, which stay as they are"
+            )
         scan = partial(_scan, parent.schema.select([feature]), frozenset(hashes), place)
         before = state_of(place)
         found, _ = _found(before, scan, processes)
@@ -104,7 +115,7 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         state, listing = state_of(place), list[int]()
         for number in state.generations[:-1]:
             paths = Manifest.read(f"{place}@{number}").paths
-            # An interrupted purge leaves generations without some files of their own.
+            # An interrupted purge leaves generations some of whose files are deleted.
             lost = {path for path in paths - state.sizes.keys() if _INSIDE.match(path)}
             listing += [number] * bool(lost or paths & found.keys())
         tags = [name for name, number in tagged(state).items() if number in listing]
@@ -112,10 +123,12 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         drop(state, listing, 1 << 63)
         after = state_of(place)
         left, damaged = _found(after, scan, processes)
+    erased = Counter(hashes[key] for rows in found.values() for _, key in rows)
     return {
         "dataset": place,
         "digest": digest,
-        "keys": Counter(hashes[key] for rows in found.values() for _, key in rows),
+        "keys": erased,
+        "missing": len(hashes) - len(erased),
         "rewritten": rewritten,
         "deleted": sorted(before.sizes.keys() - after.sizes.keys()),
         "generations": listing,
@@ -127,12 +140,22 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
     }
 
 
+def _hashes(keys: Collection[str]) -> dict[bytes, str]:
+    """Key -> its SHA-256, which is all that a receipt states of it."""
+    return {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*_UTF8) for k in keys)}
+
+
+def _digest(hashes: Mapping[bytes, str]) -> str:
+    return hashlib.sha256("".join(sorted(hashes.values())).encode()).hexdigest()[:16]
+
+
 def _with_keys(state: State) -> list[str]:
-    return sorted(name for name in state.sizes if name.endswith((".tfrecord", ".jsonl")))
+    """The shards and the lists of rejects in a directory."""
+    return sorted(filter(_HAS_KEYS.fullmatch, state.sizes))
 
 
 def _found(state: State, scan: Any, processes: int) -> tuple[Found, list[str]]:
-    """What is found in all files of a dataset, and the names of those with damaged records."""
+    """The records and rejects with the keys in all files of a dataset, and the names of files with damaged records."""
     names = _with_keys(state)
     with contextlib.closing(Pool(processes or processors())) as pool:
         results = [*zip(names, pool.map(scan, ((name,) for name in names)), strict=True)]
@@ -143,7 +166,7 @@ def _found(state: State, scan: Any, processes: int) -> tuple[Found, list[str]]:
 def _scan(
     schema: Schema, wanted: Collection[bytes], directory: str, name: str
 ) -> tuple[list[tuple[int, bytes]], bool]:
-    """What is found in a file, and whether it has damaged records."""
+    """The records or rejects with the keys in a file, and whether it has damaged records."""
     found, is_damaged, path = list[tuple[int, bytes]](), False, join(directory, name)
     if name.endswith(".jsonl"):
         keys = [json.loads(line)["key"].encode(*_UTF8) for line in read_bytes(path).splitlines()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from beam_jobs.changes.choice import add_choice, chosen_rows, given, moved, with_rows
-from beam_jobs.changes.tag import tag
+from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.output import resolve
-from beam_jobs.errors import JobError
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.statistics import FeatureStatistics
 from readers.format.index import LENGTH, VALUE, numbers_of
@@ -35,12 +33,13 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     generation = open_generation(resolve(parsed.directory))
     directory, base, sha256 = generation
     operation = {"name": "select", "of": sha256, **given(parsed)}
+    rows = chosen_rows(directory, base, parsed)
+    pinned = pin(generation, "select")
     with changing(parsed.output, operation, moved(resolve(parsed.output), generation)) as change:
         manifest = change.parent
         if manifest.operation != operation:
-            manifest = _subset(change, generation, chosen_rows(directory, base, parsed))
-    with contextlib.suppress(OSError, JobError):  # The dataset may be somebody else's.
-        yield tag(directory, f"select-{sha256[:8]}", base.generation)
+            manifest = _subset(change, generation, rows)
+    yield pinned
     counts = (f"{split.records:,} of {name}" for name, split in manifest.splits.items())
     yield f"{change.directory}: selected {', '.join(counts)}"
     for far in manifest.base:

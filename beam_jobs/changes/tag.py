@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from beam_jobs.dataset.output import STAGING, resolve
-from beam_jobs.errors import TakenError, UsageError
+from beam_jobs.errors import JobError, TakenError, UsageError
 from beam_jobs.storage.atomic import write_file
-from readers.format.manifest import TAGS, DatasetError, join, open_generation
+from readers.format.manifest import TAGS, DatasetError, Generation, join, open_generation
 
 _NAME = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
@@ -24,6 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def pin(generation: Generation, name: str) -> str:
+    """Tags a generation whose files another dataset is about to need; returns a line for people."""
+    directory, manifest, sha256 = generation
+    try:
+        return tag(directory, f"{name}-{sha256[:8]}", manifest.generation)
+    except (OSError, JobError) as error:  # It may be somebody else's.
+        return f"{directory} cannot be tagged, so expire there may delete the files of this dataset ({error})"
+
+
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     yield tag(parsed.directory, parsed.name, parsed.generation)
@@ -33,7 +42,7 @@ def tag(directory: str, name: str, number: int | None = None) -> str:
     """Names a generation of a dataset, the newest one without a number; returns `DIR@NAME: generation N`.
 
     Raises:
-        UsageError: There is no such generation, or the name is taken or not valid.
+        UsageError: There is no such generation, or the name is not valid or taken.
     """
     directory = resolve(directory)
     if not _NAME.fullmatch(name):

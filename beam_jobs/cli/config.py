@@ -60,7 +60,7 @@ def _output_in(arguments: Sequence[str]) -> str:
 
 
 def _stated(directory: str) -> dict[str, Any]:
-    """The options of a dataset, without those of its inputs; UsageError if there is none."""
+    """The options of a dataset, without those of its inputs; UsageError if there is no dataset."""
     from beam_jobs.records.mapping import MAP_DIGEST
     from readers.format.manifest import FACTS, DatasetError, open_generation
 

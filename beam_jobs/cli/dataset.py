@@ -248,7 +248,7 @@ class DatasetFlags(Flags):
         return {}
 
     def appended(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What the manifest states of an append."""
+        """The flags of an append that the manifest states."""
         names = ("existing", "key_prefix")
         own = {name: getattr(self, name) for name in names if self.given(name)}
         return {**{n: options[n] for n in ("input", "table") if n in options}, **own}

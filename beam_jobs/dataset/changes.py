@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from beam_jobs.dataset.generations import commit, finish_interrupted, state_of
 from beam_jobs.dataset.lease import Holder, leased
 from beam_jobs.dataset.output import STAGING, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import DataError, UsageError
 from beam_jobs.records.statistics import FeatureStatistics
 from beam_jobs.storage.atomic import write_file
 from readers.format.lookup.rows import RowList, pack_rows
@@ -38,7 +38,7 @@ class Change:
         directory: The dataset.
         parent: The manifest of the generation that it continues.
         sha256: Of that manifest.
-        operation: What it does, for the manifest and for people: the `name` of the command, and its options.
+        operation: The command as the manifest states it: its `name`, and its options.
         run: The name of its folder in `STAGING`.
     """
 
@@ -105,18 +105,19 @@ def written_rows(run: Holder, path: str, rows: np.ndarray, stored: int) -> RowLi
 @contextlib.contextmanager
 def changing(
     directory: str,
-    operation: Callable[[Manifest], Mapping[str, Any]] | Mapping[str, Any],
+    operation: Mapping[str, Any],
     first: Manifest | None = None,
 ) -> Iterator[Change]:
     """Holds a lease on a dataset while a command changes its newest generation, or makes the first one.
 
     Args:
         directory: The dataset.
-        operation: `Change.operation`, or a function of the manifest that makes it.
+        operation: `Change.operation`.
         first: The parent of the first generation of a new dataset, which only this operation may have completed.
 
     Raises:
-        UsageError: There is no dataset, or another command is at work in it.
+        UsageError: There is no dataset, or another command is at work in its directory.
+        DataError: A file of the dataset is missing, or the disk is full.
     """
     directory = resolve(directory)
     before = state_of(directory)  # Raises an error for foreign files.
@@ -134,11 +135,13 @@ def changing(
         raise UsageError(str(error)) from None
     if generation.directory != directory:
         raise UsageError(f"{directory}: only the newest generation can be changed: leave out @")
-    named = operation(generation.manifest) if callable(operation) else operation
-    change = Change(directory, generation.manifest, generation.sha256, named, uuid.uuid4().hex[:8])
+    run = uuid.uuid4().hex[:8]
+    change = Change(directory, generation.manifest, generation.sha256, operation, run)
     try:
-        with leased(change, named["name"]):
+        with leased(change, operation["name"]):
             yield change
+    except FileNotFoundError as error:  # Of a file to read: folders are made with their files.
+        raise DataError(f"{error.filename} is missing" if error.filename else str(error)) from None
     except OSError as error:
         raise not_writable(directory, error) from None
 

@@ -240,7 +240,7 @@ def finish_interrupted(state: State, began: frozenset[str] = frozenset()) -> Non
 
 def _refusal(directory: str) -> UsageError:
     return UsageError(
-        f"--output {directory}: a dataset is here already; add --overwrite to replace it"
+        f"--output {directory}: a dataset is here already; add --overwrite to replace it, or --append to add to it"
     )
 
 

@@ -30,7 +30,7 @@ DEFAULT_SHARD_SIZE = 128 << 20
 # The folder of a dataset with a folder for each run, which has its lease and unfinished files.
 STAGING = ".staging"
 
-# Options about the inputs, which an append has of its own.
+# Options about the inputs, in which an append may differ from the dataset.
 OF_INPUTS = frozenset(["input", "table", "label", "boxes", "masks", "captions", "keep_out"])
 
 # Options about where the inputs are, not what they are.
@@ -72,7 +72,7 @@ class Output:
         generation: The number of the generation that the job writes.
         parent: The SHA-256 of the manifest of the generation before; empty for the first.
         written: The `job` of the complete dataset here; empty unless this job must be that one.
-        append: What an append states in the manifest, such as `existing`; None for a dataset of its own.
+        append: The flags of an append that the manifest states, such as `existing`; None for a new dataset.
         known_names: The names of classes of the dataset to which records are appended.
         groups: The packed `GroupSplits` of that dataset; empty if hashes assign all groups.
     """

@@ -130,7 +130,11 @@ class Note:
         first = Reject(**values["first_reject"]) if values["first_reject"] else None
         result = ShardResult(**(values | {"shard": shard, "first_reject": first, "kept": True}))
         numbers = [result.split, result.index, result.rejected, result.rejects_crc32c]
-        numbers += [n for name, n in asdict(shard).items() if name not in ("path", "index_path")] if shard else []
+        numbers += (
+            [n for name, n in asdict(shard).items() if name not in ("path", "index_path")]
+            if shard
+            else []
+        )
         texts = [first.key, first.stage, first.error] if first else []
         if not all(type(n) is int for n in numbers) or not all(type(t) is str for t in texts):
             raise ValueError("a field has the wrong type")

@@ -28,7 +28,7 @@ def appended_job(job: Job, directory: str, prefix: str) -> Job:
     """A job whose keys begin where those of a dataset do, and which has its vocabulary or tokenizer.
 
     Raises:
-        UsageError: There is no dataset, or the inputs lie outside of the folder of the first ones.
+        UsageError: There is no dataset, or the inputs are not below the folder of the first inputs.
     """
     try:
         parent = open_generation(directory).manifest

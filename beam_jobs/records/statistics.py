@@ -203,7 +203,7 @@ class FeatureStatistics:
             names = "count", "sum", "squares"
             each = [Numbers.of_json({**dict(zip(names, c, strict=True)), **ends}) for c in columns]
             each[0].nan = numbers.nan
-        elif len(self.channels) > 1:  # There are no values.
+        elif len(self.channels) > 1:  # No record has a value.
             each = [numbers, *(Numbers() for _ in self.channels[1:])]
         lengths = {name: Numbers.of_json(each) for name, each in value.get("lengths", {}).items()}
         counted = value.get("values") if numbers.count else {}

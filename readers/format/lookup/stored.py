@@ -16,7 +16,7 @@ from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.sections import joined_sections, sections
 from readers.format.lookup.seen import seen_rows
 from readers.format.lookup.where import Where
-from readers.format.manifest import Manifest, join
+from readers.format.manifest import DatasetError, Manifest, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split
 from readers.format.tfrecord import CorruptRecordError
@@ -82,7 +82,11 @@ def stored_frames(
             begins, ends = starts[np.append(0, gaps)], stops[np.append(gaps, 0) - 1]
             places = zip(begins.tolist(), ends.tolist(), strict=True)
             ranges = [Range(path, *place) for place in places]
-            data = np.frombuffer(b"".join(files_of(path).read_ranges(ranges)), np.uint8)
+            try:
+                data = np.frombuffer(b"".join(files_of(path).read_ranges(ranges)), np.uint8)
+            except FileNotFoundError:
+                message = "the manifest lists this shard, but it is missing; copy it again"
+                raise DatasetError(f"{path}: {message}") from None
             # From places in the file to places in the data.
             moves = np.cumsum(ends - begins) - ends
             moved = np.repeat(moves, np.diff([0, *gaps, len(numbers)]))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import readers
 from beam_jobs import DataError, UsageError, write
+from beam_jobs.__main__ import main
 from beam_jobs.changes import compact as compact_command
 from beam_jobs.changes import expire
 from beam_jobs.changes import purge as purge_command
@@ -35,6 +36,8 @@ from tests.support.living import (
 )
 
 ALL = range(24)
+
+SIMPLE = readers.Schema({"key": ("string", ()), "n": ("int64", ())})
 
 # For each record the generation that adds it (3: none), and the records that are deleted afterwards.
 ADDED = st.lists(st.integers(0, 3), min_size=len(ALL), max_size=len(ALL))
@@ -343,3 +346,46 @@ def test_of_two_commands_at_once_one_commits(tmp_path, monkeypatch, first, secon
     assert readers.verify(tmp_path / "photos").ok
     expected = {*ALL} - {3, 7}
     assert {n for numbers in living(tmp_path / "photos").values() for n in numbers} == expected
+
+
+def test_a_purge_says_what_it_did_not_find_and_looks_for_a_place_of_its_receipt_first(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write([("a", {"n": 1}), ("b", {"n": 2})], "d", SIMPLE, processes=1)
+    command = ["purge", "d", "--key", "a", "--key", "z", "--receipt"]
+    assert main([*command, "none/receipt.json"]) == 2
+    assert "there is no directory" in capsys.readouterr().err
+    assert len(readers.RecordSource("d")) == 2
+    assert main([*command, "receipt.json"]) == 0
+    assert "1 key: in no file below" in capsys.readouterr().out
+    assert len(readers.RecordSource("d")) == 1
+
+
+def test_files_of_another_writer_are_not_purged(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write([("a", {"n": 1})], "made", SIMPLE, processes=1)
+    (tmp_path / "theirs").mkdir()
+    (shard,) = (tmp_path / "made").rglob("*.tfrecord")
+    shard.rename(tmp_path / "theirs/train-00000-of-00001.tfrecord")
+    (tmp_path / "theirs/more.jsonl").write_text("[1]\n")
+    assert main(["index", "theirs", "--output", "theirs"]) == 0
+    assert main(["purge", "theirs", "--key", "a"]) == 2
+    assert "another writer's files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--keys", "--rows"])
+def test_a_missing_file_of_the_user_is_a_mistake_and_a_missing_shard_is_named(
+    tmp_path, monkeypatch, capsys, flag
+):
+    monkeypatch.chdir(tmp_path)
+    write([("a", {"n": 1}), ("b", {"n": 2})], "d", SIMPLE, processes=1)
+    assert main(["delete", "d", flag, "none.txt"]) == 2
+    assert "none.txt: cannot be read" in capsys.readouterr().err
+    (shard,) = (tmp_path / "d").rglob("*.tfrecord")
+    shard.unlink()
+    for arguments in (["delete", "d", "--key", "a"], ["compact", "d"]):
+        assert main(arguments) == 2
+        assert (
+            f"{shard}: the manifest lists this shard, but it is missing" in capsys.readouterr().err
+        )

@@ -81,7 +81,9 @@ def test_a_job_that_was_complete_prints_the_same_and_changes_nothing(recordings,
     assert files() == before
     code, found, _ = printed(capsys, *flags, *IN_MEMORY, "--seed", 1)
     assert code == 2
-    assert found["error"].endswith("a dataset is here already; add --overwrite to replace it")
+    assert found["error"].endswith(
+        "a dataset is here already; add --overwrite to replace it, or --append to add to it"
+    )
     np.save(recordings / "9.npy", np.zeros(3, np.float32))
     code, changed, _ = printed(capsys, *flags, *IN_MEMORY)
     assert (code, changed["error"]) == (2, found["error"])

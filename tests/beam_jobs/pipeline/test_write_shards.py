@@ -115,7 +115,7 @@ def test_a_directory_with_a_dataset_is_refused_before_the_pipeline_runs(tmp_path
     (tmp_path / "generations/1.json").write_bytes(manifest)
     pipeline = beam.Pipeline()
     pairs = pipeline | beam.Create([record(1)])
-    message = f"directory {tmp_path}: a dataset is here already; add overwrite=True to replace it"
+    message = f"directory {tmp_path}: a dataset is here already; add overwrite=True to replace it, or append=True to add to it"
     with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
         pairs | WriteShards(tmp_path, SCHEMA)
     pairs | "Overwrite" >> WriteShards(tmp_path, SCHEMA, overwrite=True)

@@ -241,7 +241,8 @@ class Draw:
                 return now
             records = {**seen.records, **(MORE if other == "more" else {})}
             merged = replace(seen, records=records)
-            return replace(now, others={**now.others, name: (merged, number)})
+            tags = {**now.tags, f"merge-{number}": number}
+            return replace(now, others={**now.others, name: (merged, number)}, tags=tags)
 
         line = f"d.change('merge', './photos@{number}', './{other}', '--output', './{name}')"
         return Command(line, effect)
