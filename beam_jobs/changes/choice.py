@@ -106,7 +106,7 @@ def _rows_of_keys(
 def places_of(directory: str, manifest: Manifest, keys: Sequence[str]) -> np.ndarray:
     """As `StoredKeys.find`, for some keys."""
     hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
-    return StoredKeys(f"{directory}@{manifest.generation}").find(hashes)
+    return StoredKeys.of(directory, manifest).find(hashes)
 
 
 def keys_in(path: str) -> Iterator[str]:

@@ -209,7 +209,7 @@ def _appending(output: Output, parent: Manifest) -> Output:
         raise UsageError(f"{place} has the splits {', '.join(parent.splits)}")
     if parent.families or any(split.rows for split in parent.splits.values()):
         raise UsageError(f"{place} has added columns, or is a part of a dataset; compact it first")
-    stored = StoredKeys(f"{place}@{parent.generation}")
+    stored = StoredKeys.of(place, parent)
     job_names = {new: name for name, new in output.feature_names.items()}
     classes = {job_names.get(name, name): names for name, names in parent.class_names.items()}
     existing, groups = (output.append or {}).get("existing", "error"), b""

@@ -112,7 +112,7 @@ def _without_replaced(output: Output, parent: Generation, shards: Sequence[Shard
     manifest, directory = parent.manifest, output.directory
     if output.placement.existing != "replace" and parent.sha256 == output.parent:
         return manifest
-    keys, places = StoredKeys(f"{directory}@{manifest.generation}"), [np.empty((0, 2), np.int64)]
+    keys, places = StoredKeys.of(directory, manifest), [np.empty((0, 2), np.int64)]
     for columns in sections(directory, shards, (HASH, HASH_LOW)):
         high, low = columns[HASH].astype(np.uint64), columns[HASH_LOW]
         places.append(keys.find((high << np.uint64(32)) | low))

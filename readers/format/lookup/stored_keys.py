@@ -6,13 +6,14 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import google_crc32c
 import numpy as np
 
 from readers.format.index import HASH, HASH_LOW
 from readers.format.lookup.rows import SeenRows
 from readers.format.lookup.sections import sections
 from readers.format.lookup.seen import seen_rows
-from readers.format.manifest import open_generation
+from readers.format.manifest import Manifest, open_generation
 
 _HALF = np.uint64(32)
 
@@ -44,13 +45,21 @@ class StoredKeys:
 
     Attributes:
         path: The dataset, as `DIR@3`.
+        crc32c: Of its manifest, because a directory may be deleted and written again while a process lives.
     """
 
     path: str
+    crc32c: int
+
+    @classmethod
+    def of(cls, directory: str, manifest: Manifest) -> StoredKeys:
+        """The keys of a generation, given its manifest."""
+        crc32c = google_crc32c.value(manifest.to_bytes())
+        return cls(f"{directory}@{manifest.generation}", crc32c)
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
         """The number of the split and the row of each key, int64 [n, 2], given its hash of the order, uint64 [n]; -1 without."""
-        known, wanted = _known(self.path), np.sort(hashes)
+        known, wanted = _known(self), np.sort(hashes)
         hits = [_hits(shard, wanted) for shard in known.shards]
         if len(known.moved):
             at = np.minimum(known.moved.searchsorted(wanted), len(known.moved) - 1)
@@ -80,8 +89,8 @@ def _hits(shard: _Shard, wanted: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4)
-def _known(path: str) -> _Known:
-    directory, manifest, _ = open_generation(path)
+def _known(keys: StoredKeys) -> _Known:
+    directory, manifest, _ = open_generation(keys.path)
     shards, moved, places = list[_Shard](), [np.empty(0, np.uint64)], [np.empty((0, 2), np.int64)]
     splits = manifest.splits.values()
     for number, split in enumerate(splits):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -118,6 +119,15 @@ def test_an_append_reads_no_older_record(tmp_path):
     for path, data in contents.items():
         (tmp_path / path).write_bytes(data)
     assert records_of(tmp_path).keys() == {*"abcd"}
+
+
+def test_the_keys_of_a_deleted_dataset_are_forgotten(tmp_path):
+    add(tmp_path / "d", ["a", "b"])
+    add(tmp_path / "d", ["c"], append=True)
+    shutil.rmtree(tmp_path / "d")
+    add(tmp_path / "d", ["x", "y"])
+    add(tmp_path / "d", ["a", "b"], append=True)
+    assert records_of(tmp_path / "d").keys() == {*"abxy"}
 
 
 def test_the_same_append_again_changes_nothing(tmp_path):
@@ -268,6 +278,6 @@ def test_stored_keys_are_found_wherever_they_are(shards, others, random):
         patch.setattr(module, "sections", lambda *_: iter(parts))
         module._known.cache_clear()
         keys = sorted({*known, *others})
-        found = StoredKeys("x").find(np.array([order_hash(0, key) for key in keys], np.uint64))
+        found = StoredKeys("x", 0).find(np.array([order_hash(0, key) for key in keys], np.uint64))
         module._known.cache_clear()
     assert [row for _, row in found.tolist()] == [known.get(key, -1) for key in keys]
