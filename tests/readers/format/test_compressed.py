@@ -129,7 +129,7 @@ def test_a_changed_stream_gives_the_value_or_an_error(feature, seed):
     found = read(feature, data, *SIZES[feature])
     if not isinstance(found, str):
         # Adler-32, and not chance: the bytes are those that were written.
-        assert found.tobytes() == read(feature, zlib.compress(CONTENT), *SIZES[feature]).tobytes()
+        assert found.tolist() == read(feature, zlib.compress(CONTENT), *SIZES[feature]).tolist()
 
 
 def test_a_bomb_takes_no_more_memory_than_the_record_states():
