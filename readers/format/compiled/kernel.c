@@ -43,7 +43,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Increased with each change of the interface that library.py calls. */
-enum { VERSION = 12 };
+enum { VERSION = 13 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -682,14 +682,16 @@ EXPORT int64_t readers_permute(int64_t *numbers, int64_t count, const int64_t *s
 
 /* Replaces numbers of seen rows by the rows: adds how many rows that are gone precede each. `before` has the number of
  * seen rows before each of these, in ascending order; `first` [..] the place in it of the first that is not below
- * k << shift. Both have been checked. */
-EXPORT int64_t readers_rows_seen(int64_t *numbers, int64_t count, const int64_t *before,
-                                 const int64_t *first, int64_t shift) {
+ * k << shift. Returns the place of a number that is not from 0 to before `seen`, or -1. */
+EXPORT int64_t readers_rows_seen(int64_t *numbers, int64_t count, int64_t seen, const int64_t *before,
+                                 const uint32_t *first, int64_t shift) {
+    for (int64_t at = 0; at < count; at++)
+        if ((uint64_t)numbers[at] >= (uint64_t)seen) return at;
     for (int64_t at = 0; at < count; at++) {
-        /* The two misses of later numbers overlap: waiting for them took a third of the time of reading. */
+        /* The misses of later numbers overlap: waiting for them took a third of the time of reading. */
         if (at + 16 < count) __builtin_prefetch(first + (numbers[at + 16] >> shift));
-        if (at + 8 < count) __builtin_prefetch(before + first[numbers[at + 8] >> shift]);
-        const int64_t number = numbers[at], *part = first + (number >> shift);
+        const int64_t number = numbers[at];
+        const uint32_t *part = first + (number >> shift);
         int64_t low = part[0], high = part[1];
         while (low < high) {
             const int64_t middle = low + (high - low) / 2;

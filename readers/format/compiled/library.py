@@ -16,7 +16,7 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of this interface, `VERSION` in `kernel.c`.
-_VERSION = 12
+_VERSION = 13
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
@@ -26,7 +26,7 @@ _ARGUMENTS = {
     "lay_out": [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER],
     "locate": [_POINTER, _NUMBER, *[_POINTER] * 3, *[_NUMBER] * 4, _POINTER, _POINTER],
     "permute": [_POINTER, _NUMBER, *[_POINTER] * 4],
-    "rows_seen": [_POINTER, _NUMBER, _POINTER, _POINTER, _NUMBER],
+    "rows_seen": [_POINTER, _NUMBER, _NUMBER, _POINTER, _POINTER, _NUMBER],
     "texts": [*[_POINTER] * 3, _NUMBER, *[_POINTER] * 3],
 }
 
@@ -183,16 +183,24 @@ def permuted(
     return numbers
 
 
-def rows_seen(numbers: np.ndarray, before: np.ndarray, first: np.ndarray, shift: int) -> np.ndarray:
+def rows_seen(
+    numbers: np.ndarray, seen: int, before: np.ndarray, first: np.ndarray, shift: int
+) -> np.ndarray:
     """The rows with some numbers, int64 [k], among those that a reader sees.
 
     Args:
-        numbers: Each from 0 to before (len(first) - 1) << shift.
+        numbers: int64 [k].
+        seen: The number of seen rows.
         before: int64 [n], ascending, the number of seen rows before each row that is gone.
-        first: int64, how many of these numbers are below k << shift, for each k.
+        first: uint32, how many of these numbers are below k << shift, for each k to beyond `seen`.
+
+    Raises:
+        IndexError: A number is not from 0 to before `seen`.
     """
     rows = np.array(numbers, np.int64)  # A copy.
-    LIBRARY.readers_rows_seen(address(rows), rows.size, address(before), address(first), shift)
+    arguments = address(rows), rows.size, seen, address(before), address(first), shift
+    if LIBRARY.readers_rows_seen(*arguments) >= 0:
+        raise IndexError(f"expected numbers from 0 to before {seen}")
     return rows
 
 

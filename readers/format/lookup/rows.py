@@ -34,6 +34,8 @@ def pack_rows(rows: np.ndarray, stored: int) -> bytes:
 
 def unpack_rows(data: bytes, listed: RowList, stored: int) -> np.ndarray:
     """The rows in a file, uint32 or uint64 [n], for a split with `stored` records; ValueError if they are not the listed ones."""
+    if listed.records >= 1 << 32:
+        raise ValueError(f"found {listed.records:,} rows, expected fewer than {1 << 32:,}")
     # It may have been written when the split had fewer records.
     dtype = np.dtype("<u8") if len(data) > 4 * listed.records else np.dtype("<u4")
     size, crc = listed.records * dtype.itemsize, google_crc32c.value(data)
@@ -74,9 +76,7 @@ class SeenRows:
         """The rows with some numbers, int64 [k]."""
         if not self.are_gone:
             return self.listed[numbers].astype(np.int64)
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
-            raise IndexError(f"expected numbers from 0 to before {len(self)}")
-        return rows_seen(numbers, *self._search)
+        return rows_seen(numbers, len(self), *self._search)
 
     def numbers_of(self, rows: np.ndarray) -> np.ndarray:
         """The numbers of some rows, int64 [k]; -1 for rows that the reader does not see."""
@@ -95,11 +95,11 @@ class SeenRows:
 
     @functools.cached_property
     def _search(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Arguments of `rows_seen`: about four rows that are gone between neighbours of `first`."""
+        """Arguments of `rows_seen`: no row that is gone between most neighbours of `first`, so that few searches begin."""
         before = self.listed - np.arange(len(self.listed))
-        shift = max(0, (4 * len(self) // max(1, len(before))).bit_length() - 1)
+        shift = max(0, (len(self) // max(1, 4 * len(before))).bit_length() - 1)
         ends = np.arange((len(self) >> shift) + 2) << shift
-        return before, before.searchsorted(ends), shift
+        return before, before.searchsorted(ends).astype(np.uint32), shift
 
     def counts(self, ends: np.ndarray) -> np.ndarray:
         """How many of the stored records before each end, but not before the one before it, are seen, int64 [k]."""
