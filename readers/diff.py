@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from readers.format.features import Features
-from readers.format.index import HASH, HASH_LOW
 from readers.format.lookup.keys import order_seed
-from readers.format.lookup.sections import sections
-from readers.format.lookup.stored import seen_flags
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import DatasetError, Generation, open_generation
 from readers.source import RecordSource
 
@@ -64,10 +62,7 @@ def _hashes(generation: Generation, name: str) -> np.ndarray:
     split = generation.manifest.splits.get(name)
     if split is None:
         return np.empty(0, np.uint64)
-    halves = [np.empty(0, np.uint64)]
-    for columns in sections(generation.directory, split.shards, (HASH, HASH_LOW)):
-        halves.append(columns[HASH].astype(np.uint64) << np.uint64(32) | columns[HASH_LOW])
-    return np.concatenate(halves)[seen_flags(generation.directory, split)]
+    return StoredSplit(generation.directory, generation.manifest, split).seen_hashes()
 
 
 def _keys(path: str, split: str, numbers: np.ndarray) -> Iterator[str]:

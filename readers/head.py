@@ -71,7 +71,7 @@ def _chosen(
 def _found(directory: str, every: Sequence[Records], key: str) -> tuple[Records, Sequence[int]]:
     for records in every:
         with contextlib.suppress(KeyError):
-            return records, [find(records, key)]
+            return records, [find(records.plan, key)]
     raise ValueError(f"{directory}: no record has the key {key!r}")
 
 

@@ -135,7 +135,7 @@ class RecordSource:
             KeyError: There is no such record.
             DatasetError: (a ValueError) The records have no keys, or a `reshard` job wrote them, which keeps those of others.
         """
-        return find(self._opened(), key)
+        return find(self._opened().plan, key)
 
     def __len__(self) -> int:
         return self._length

@@ -7,20 +7,17 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from beam_jobs.dataset.changes import Change
 from beam_jobs.errors import UsageError
 from readers.files.of_path import read_file
 from readers.format.lookup.keys import ORDER, hashes64, order_seed
-from readers.format.lookup.stored import rows_where, seen_flags
+from readers.format.lookup.stored import StoredSplit
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.lookup.where import Where
 from readers.format.manifest import Generation, Manifest, join
-from readers.format.splits import Split
 
 _UTF8 = "utf-8", "surrogateescape"
 
@@ -64,25 +61,26 @@ def chosen_rows(
         ValueError: The split or the condition is wrong, or a file is damaged.
     """
     names = [parsed.split] if parsed.split else list(manifest.splits)
-    splits = {name: manifest.split(name) for name in names}
+    splits = {name: StoredSplit(directory, manifest, manifest.split(name)) for name in names}
     if parsed.where is not None:
         where = Where(parsed.where, manifest.schema, manifest.classes)
-        rows = (rows_where(directory, manifest, split, where) for split in splits.values())
-        return dict(zip(splits, rows, strict=True))
+        return {name: stored.rows_where(where) for name, stored in splits.items()}
     if parsed.rows is None:
         return _rows_of_keys(directory, manifest, names, parsed)
     if len(names) > 1:
         raise UsageError(f"--rows: add --split, because there are {', '.join(names)}")
-    (split,) = splits.values()
+    (stored,) = splits.values()
     try:
         numbers = np.unique(np.array(_content(parsed.rows).split(), np.int64))
     except (ValueError, OverflowError) as error:
         message = f"--rows {parsed.rows}: expected a number on each line ({error})"
         raise UsageError(message) from None
-    if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < split.records:
+    if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < stored.split.records:
         found = f"numbers from {numbers[0]} to {numbers[-1]}"
-        raise UsageError(f"--rows {parsed.rows}: {found}, but there are {split.records} records")
-    return {names[0]: np.flatnonzero(seen_flags(directory, split))[numbers]}
+        raise UsageError(
+            f"--rows {parsed.rows}: {found}, but there are {stored.split.records} records"
+        )
+    return {names[0]: np.flatnonzero(stored.flags())[numbers]}
 
 
 def _rows_of_keys(
@@ -123,18 +121,6 @@ def _content(path: str) -> bytes:
         return read_file(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
-
-
-def with_rows(change: Change, path: str, split: Split, seen: np.ndarray, is_subset: bool) -> Split:
-    """A split of which readers see the rows that are true, bool [stored]; writes their list, or that of the others.
-
-    A list of the seen rows makes the split a subset. The suffix of the path is added.
-    """
-    if is_subset and seen.any():
-        rows = change.write_rows(f"{path}.rows", np.flatnonzero(seen), split.stored)
-        return replace(split, gone=None, rows=rows)
-    gone = change.write_rows(f"{path}.gone", np.flatnonzero(~seen), split.stored)
-    return replace(split, gone=gone, rows=None)
 
 
 def moved(output: str, generation: Generation) -> Manifest:

@@ -29,7 +29,6 @@ from beam_jobs.sources.tables import EXPECTED, read_rows, table_kind, usage_erro
 from beam_jobs.storage.files import open_seekable, size_and_crc
 from beam_jobs.storage.paths import absolute_path
 from readers.files.processors import processors
-from readers.format.lookup.stored import seen_flags
 from readers.format.schema import Schema
 from readers.format.splits import Split, shard_name
 
@@ -109,8 +108,8 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
             yield f"{len(unknown):,} keys of the table are not in the dataset: {unknown[0]!r}, …"
     folder, tasks = change.folder(schema.to_json(), source, versions()), list[Any]()
     work = pickle.dumps(partial(write_shard, change, folder, base, schema, mapper))
-    for (each, split), rows in zip(parent.splits.items(), values, strict=True):
-        is_living, first = seen_flags(change.directory, split), 0
+    for (each, stored), rows in zip(change.splits.items(), values, strict=True):
+        split, is_living, first = stored.split, stored.flags(), 0
         missing = [row for row in np.flatnonzero(is_living).tolist() if rows[row] is None]
         if missing and parsed.table and parsed.missing == "error":
             found = f"{len(missing):,} records of {each} have no row, such as record {missing[0]}"

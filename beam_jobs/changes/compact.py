@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from beam_jobs.dataset.changes import Change, changing
-from beam_jobs.dataset.copier import Copier
+from beam_jobs.dataset.copier import Copier, empty_statistics, figures_of
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
-from beam_jobs.engines.pool import Pool
+from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.shards import count_shards, first_ranks
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
 from readers.format.display import counted
-from readers.format.index import OFFSET
-from readers.format.lookup.sections import sections
-from readers.format.lookup.stored import hashes_of, seen_flags
 from readers.format.manifest import Manifest, join
-from readers.format.splits import Split, shard_name
+from readers.format.splits import Shard, Split, shard_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,22 +78,23 @@ def _compact(
     change: Change, folder: str, name: str, num_shards: int, shard_size: int, pool: Pool
 ) -> Split:
     """Writes the shards of a split."""
-    directory, split = change.directory, change.parent.splits[name]
-    rows = np.flatnonzero(seen_flags(directory, split))
+    stored = change.splits[name]
+    split, rows = stored.split, np.flatnonzero(stored.flags())
     changed = replace(split, shards=(), gone=None, rows=None, families={}, statistics={})
     if not len(rows):
         return changed
-    rows = rows[np.argsort(hashes_of(directory, split)[rows], kind="stable")]
-    offsets = sections(directory, split.every_shard, [OFFSET])
-    sizes = np.concatenate([np.diff(each[OFFSET].astype(np.int64)) for each in offsets])
-    mean = int(sizes.reshape(-1, split.stored)[:, rows].sum()) / len(rows)
-    count = count_shards(len(rows), mean, num_shards, shard_size)
-    copier = Copier.of(change, change.parent, split)
+    rows = rows[np.argsort(stored.hashes()[rows], kind="stable")]
+    families = ["", *split.families]
+    size = sum(stored.sizes(family)[rows].sum() for family in families)
+    count = count_shards(len(rows), int(size) / len(rows), num_shards, shard_size)
     # Otherwise the statistics are exact, and counting would take longer than copying.
     counts = bool(split.gone or split.rows or change.parent.base)
-    copy = copier.copy if counts else replace(copier, names={}).copy
+    copy = pickle.dumps(Copier(change, stored, families, counts).copy)
     parts = np.split(rows, first_ranks(len(rows), count))
-    tasks = ((folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
-    shards, several = zip(*pool.map(copy, tasks), strict=True)
-    figures = copier.figures(several) if counts else split.statistics
-    return replace(changed, shards=shards, statistics=figures)
+    tasks = ((copy, folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
+    total, shards = empty_statistics(change.parent), list[Shard]()
+    for shard, statistics in pool.map(call_pickled, tasks):
+        shards.append(shard)
+        total.merge(statistics)
+    figures = figures_of(change.parent, total) if counts else split.statistics
+    return replace(changed, shards=(*shards,), statistics=figures)

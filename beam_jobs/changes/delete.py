@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 
-from beam_jobs.changes.choice import add_choice, chosen_rows, given, with_rows
-from beam_jobs.dataset.changes import changing, statistics_without
+from beam_jobs.changes.choice import add_choice, chosen_rows, given
+from beam_jobs.dataset.changes import changing, without
 from beam_jobs.errors import UsageError
 from readers.format.display import counted
-from readers.format.lookup.stored import seen_flags
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +31,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         splits, folder = dict(parent.splits), change.folder()
         change.begin(folder)
         for name, rows in gone.items():
-            split = parent.splits[name]
-            seen = seen_flags(directory, split)
-            seen[rows] = False
-            left = with_rows(change, f"{folder}/{name}", split, seen, split.rows is not None)
-            splits[name] = replace(
-                left, statistics=statistics_without(directory, parent, split, rows)
-            )
+            splits[name] = without(change, f"{folder}/{name}", change.splits[name], rows)
         change.commit(splits=splits)
     removed = ", ".join(f"{len(rows):,} of {name}" for name, rows in gone.items())
     kept = counted(sum(split.records for split in splits.values()), "record")

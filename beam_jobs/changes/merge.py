@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from beam_jobs.changes.choice import moved, with_rows
+from beam_jobs.changes.choice import moved
 from beam_jobs.changes.compact import compact
 from beam_jobs.changes.tag import pin
-from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.changes import Change, changing, with_rows
+from beam_jobs.dataset.copier import empty_statistics, figures_of
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
-from beam_jobs.records.statistics import Statistics
 from readers.format.display import counted
 from readers.format.features import Features
-from readers.format.lookup.stored import hashes_of, seen_flags, stored_values
+from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
 from readers.format.splits import Split
 
@@ -91,17 +91,15 @@ def _difference(one: Manifest, other: Manifest) -> str:
 
 def _check_keys(found: Sequence[Generation]) -> None:
     """Raises UsageError if a key is in several datasets."""
-    parts = [(directory, m, split) for directory, m, _ in found for split in m.splits.values()]
-    hashes = [hashes_of(d, split)[seen_flags(d, split)] for d, _, split in parts]
-    every = np.sort(np.concatenate(hashes))
+    parts = [stored for d, manifest, _ in found for stored in stored_splits(d, manifest).values()]
+    every = np.sort(np.concatenate([stored.seen_hashes() for stored in parts]))
     twice = every[1:][every[1:] == every[:-1]]
     if not len(twice) or found[0].manifest.options.get("job") == "reshard":
         return  # A reshard job orders records by the names of their files, which may be the same.
     keys, feature = set[bytes](), Features.of(found[0].manifest).named("key")
-    for directory, manifest, split in parts if feature else ():
-        rows = np.flatnonzero(np.isin(hashes_of(directory, split), twice[:_NAMED]))
-        schema = manifest.schema.select([feature])
-        for values in stored_values(directory, split.shards, schema, rows):
+    for stored in parts if feature else ():
+        rows = np.flatnonzero(np.isin(stored.hashes(), twice[:_NAMED]))
+        for values in stored.values(rows, stored.manifest.schema.select([feature])):
             keys.update(values[feature])
     named = ", ".join(key.decode("utf-8", "replace") for key in sorted(keys))
     raise UsageError(
@@ -113,19 +111,18 @@ def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
     """The manifest of all records, after the lists of those that are gone are written."""
     manifests, splits = [moved(change.directory, each) for each in found], dict[str, Split]()
     first = manifests[0]
-    names = {name: first.name_of_job(name) for name, f in first.schema.items() if not f.step}
     for name in {name: None for manifest in manifests for name in manifest.splits}:
         parts = [manifest.splits[name] for manifest in manifests if name in manifest.splits]
-        total = Statistics({job: first.schema[feature] for feature, job in names.items()})
+        total = empty_statistics(first)
         for part in parts:
-            known = {job: part.statistics.get(feature, {}) for feature, job in names.items()}
+            known = {first.name_of_job(f): figures for f, figures in part.statistics.items()}
             total.add_json(known, part.records, part.remarks)
-        figures = total.to_json()
-        seen = np.concatenate([seen_flags(change.directory, part) for part in parts])
+        flags = (StoredSplit(change.directory, first, part).flags() for part in parts)
+        seen = np.concatenate([*flags])
         split = Split(
             tuple(shard for part in parts for shard in part.shards),
             sum(part.rejected for part in parts),
-            {feature: figures[job] for feature, job in names.items()} if total.records else {},
+            figures_of(first, total),
             sum(part.duplicates for part in parts),
             total.remarks,
             families={

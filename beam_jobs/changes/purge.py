@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import pickle
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -18,13 +19,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from beam_jobs.changes.choice import keys_in, with_rows
+from beam_jobs.changes.choice import keys_in
 from beam_jobs.changes.expire import drop, tagged
-from beam_jobs.dataset.changes import Change, changing
-from beam_jobs.dataset.copier import Copier
+from beam_jobs.dataset.changes import Change, changing, with_rows
+from beam_jobs.dataset.copier import Copier, empty_statistics, figures_of
 from beam_jobs.dataset.generations import IN_PLACE, State, state_of
 from beam_jobs.dataset.resume import second_name
-from beam_jobs.engines.pool import Pool
+from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.reshard.record_frames import frame_batches
 from beam_jobs.storage.atomic import delete_files
@@ -33,7 +34,7 @@ from readers.files.processors import processors
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.display import counted, unwritable
 from readers.format.features import Features
-from readers.format.lookup.stored import seen_flags
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import Manifest, join
 from readers.format.remarks import Remarks
 from readers.format.schema import Schema
@@ -202,7 +203,8 @@ def _without(change: Change, found: Found, processes: int) -> dict[str, Any]:
 
 def _rest(change: Change, folder: str, name: str, found: Found, processes: int) -> Split:
     """A split without the records that are found in its shards, which are written again in their order."""
-    split = change.parent.splits[name]
+    stored = change.splits[name]
+    split = stored.split
     keys = {key.decode("utf-8", "backslashreplace") for rows in found.values() for _, key in rows}
     remarks = {text: (n, "" if key in keys else key) for text, (n, key) in split.remarks.items()}
     firsts = np.cumsum([0, *(shard.records for shard in split.shards)]).tolist()
@@ -212,23 +214,26 @@ def _rest(change: Change, folder: str, name: str, found: Found, processes: int) 
     split = replace(split, remarks=Remarks(remarks))
     if is_left.all():
         return split
-    copier, several = Copier.of(change, change.parent, split), list[tuple[Shard, ...]]()
-    for files in copier.files:
-        shards, copy = list[Shard](), replace(copier, files=[files], names={}).copy
-        for shard, (first, stop) in zip(files[0], pairwise(firsts), strict=True):
+    several = dict[str, tuple[Shard, ...]]()
+    for family in ("", *split.families):
+        shards, copy = list[Shard](), Copier(change, stored, [family], False).copy
+        for shard, (first, stop) in zip(split.shards_of(family), pairwise(firsts), strict=True):
             rows = first + np.flatnonzero(is_left[first:stop])
             if 0 < len(rows) < stop - first:
                 old, _, inside = shard.path.partition("/")
                 shard, _ = copy(f"{folder}/{second_name(inside, old)}", rows)
             shards += [shard] * bool(len(rows))
-        several.append(tuple(shards))
-    seen = seen_flags(change.directory, split)[is_left]
-    families = dict(zip(split.families, several[1:], strict=True))
-    rest = replace(split, shards=several[0], families=families)
+        several[family] = tuple(shards)
+    seen = stored.flags()[is_left]
+    rest = replace(split, shards=several.pop(""), families=several)
     # The extremes in the statistics may be those of erased records.
-    copier, rows = Copier.of(change, change.parent, rest), np.flatnonzero(seen)
-    parts = np.array_split(rows, len(rest.shards) or 1)
+    of_rest = StoredSplit(change.directory, change.parent, rest)
+    count = pickle.dumps(Copier(change, of_rest, ["", *several], True).count)
+    parts = np.array_split(np.flatnonzero(seen), len(rest.shards) or 1)
+    tasks = ((count, part) for part in parts if len(part))
+    total = empty_statistics(change.parent)
     with contextlib.closing(Pool(processes or processors())) as pool:
-        figures = copier.figures(pool.map(copier.count, ((part,) for part in parts if len(part))))
-    rest = replace(rest, statistics=figures)
+        for statistics in pool.map(call_pickled, tasks):
+            total.merge(statistics)
+    rest = replace(rest, statistics=figures_of(change.parent, total))
     return with_rows(change, f"{folder}/{name}", rest, seen, split.rows is not None)

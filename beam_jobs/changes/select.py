@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.changes.choice import add_choice, chosen_rows, given, moved, with_rows
+from beam_jobs.changes.choice import add_choice, chosen_rows, given, moved
 from beam_jobs.changes.tag import pin
-from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.changes import Change, changing, with_rows
 from beam_jobs.dataset.output import resolve
 from beam_jobs.records.numbers import Numbers
 from beam_jobs.records.statistics import FeatureStatistics
 from readers.format.index import LENGTH, VALUE, numbers_of
-from readers.format.lookup.sections import sections
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import ALLOWED_BASES, Generation, Manifest, open_generation
 from readers.format.splits import Split, is_sibling
 
@@ -52,10 +52,10 @@ def _subset(change: Change, generation: Generation, chosen: dict[str, np.ndarray
     folder, splits = change.folder(), dict[str, Split]()
     change.begin(folder)
     for name, rows in chosen.items():
-        split, seen = change.parent.splits[name], np.zeros(change.parent.splits[name].stored, bool)
+        stored = StoredSplit(*generation[:2], generation.manifest.splits[name])
+        split, seen = change.parent.splits[name], np.zeros(stored.split.stored, bool)
         seen[rows] = True
-        old = generation.manifest
-        statistics = _statistics(generation.directory, old, old.splits[name], rows)
+        statistics = _statistics(stored, rows)
         whole = Split(split.shards, statistics=statistics, families=split.families)
         is_short = 2 * len(rows) < len(seen)
         splits[name] = with_rows(change, f"{folder}/{name}", whole, seen, is_short)
@@ -64,18 +64,16 @@ def _subset(change: Change, generation: Generation, chosen: dict[str, np.ndarray
     return change.commit(splits=splits, rejects=(), job="", base=tuple(dict.fromkeys(used)))
 
 
-def _statistics(
-    directory: str, manifest: Manifest, split: Split, rows: np.ndarray
-) -> dict[str, Any]:
+def _statistics(stored: StoredSplit, rows: np.ndarray) -> dict[str, Any]:
     """The statistics of the single numbers and the lengths in the indexes, of the records with some rows.
 
     Other lengths keep their extremes, which are bounds, and other values have no statistics.
     """
+    manifest, found = stored.manifest, {}
     names = list(numbers_of(manifest.schema.select(manifest.features_of[""])))
-    read = [*sections(directory, split.shards, names)] if len(rows) else []
+    read = [*stored.sections(names)] if len(rows) else []
     columns = {n: np.concatenate([part[n] for part in read])[rows] for n in names if read}
-    found = {}
-    for name, old in split.statistics.items():
+    for name, old in stored.split.statistics.items():
         feature, lengths = manifest.schema[name], dict(old.get("lengths", {}))
         statistics = FeatureStatistics.like(feature, old)
         if VALUE + name in columns:

@@ -21,9 +21,8 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.records.statistics import FeatureStatistics
 from beam_jobs.storage.atomic import write_file
 from readers.format.lookup.rows import RowList, pack_rows
-from readers.format.lookup.stored import stored_values
+from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
-from readers.format.schema import Schema
 from readers.format.splits import Split
 
 # The note that shows that a folder is a command's: its first file, which the commit deletes.
@@ -54,6 +53,11 @@ class Change:
         return join(self.directory, f"{STAGING}/{self.run}")
 
     @property
+    def splits(self) -> dict[str, StoredSplit]:
+        """The splits of the parent."""
+        return stored_splits(self.directory, self.parent)
+
+    @property
     def generation(self) -> int:
         """The number of the generation that it makes."""
         return self.parent.generation + 1
@@ -72,10 +76,6 @@ class Change:
         """Writes a file of the dataset; a file that is there must have the same bytes."""
         write_file(join(self.directory, path), data, self.staging)
 
-    def write_rows(self, path: str, rows: np.ndarray, stored: int) -> RowList | None:
-        """As `written_rows`."""
-        return written_rows(self, path, rows, stored)
-
     def commit(self, **fields: Any) -> Manifest:
         """Commits the next generation, which differs from the one before in some fields of the manifest.
 
@@ -91,15 +91,6 @@ class Change:
         )
         commit(self, manifest, state_of(self.directory))
         return manifest
-
-
-def written_rows(run: Holder, path: str, rows: np.ndarray, stored: int) -> RowList | None:
-    """Writes a list of rows, int64 [n], ascending, of a split with `stored` records; None for an empty one."""
-    if not len(rows):
-        return None
-    data = pack_rows(rows, stored)
-    write_file(join(run.directory, path), data, run.staging)
-    return RowList(path, len(rows), google_crc32c.value(data))
 
 
 @contextlib.contextmanager
@@ -146,22 +137,40 @@ def changing(
         raise not_writable(directory, error) from None
 
 
-def statistics_without(
-    directory: str, manifest: Manifest, split: Split, rows: np.ndarray
-) -> dict[str, Any]:
-    """The statistics of a split without some of its records, whose extremes are bounds."""
+def with_rows(run: Holder, path: str, split: Split, seen: np.ndarray, is_subset: bool) -> Split:
+    """A split of which readers see the rows that are true, bool [stored]; writes their list, or that of the others.
+
+    A list of the seen rows makes the split a subset. The suffix of the path is added.
+    """
+    is_subset = is_subset and bool(seen.any())
+    rows, listed = np.flatnonzero(seen if is_subset else ~seen), None
+    if len(rows):
+        path, data = path + (".rows" if is_subset else ".gone"), pack_rows(rows, split.stored)
+        write_file(join(run.directory, path), data, run.staging)
+        listed = RowList(path, len(rows), google_crc32c.value(data))
+    return replace(split, gone=None if is_subset else listed, rows=listed if is_subset else None)
+
+
+def without(run: Holder, path: str, stored: StoredSplit, rows: np.ndarray) -> Split:
+    """A split of which readers no longer see some rows, int64 [n], ascending; the extremes in its statistics are bounds.
+
+    The path is that of `with_rows`.
+    """
+    manifest, split, seen = stored.manifest, stored.split, stored.flags()
+    seen[rows] = False
     left = dict(split.statistics)
     for family, names in manifest.features_of.items():
-        shards = split.shards_of(family)
-        features = {
-            n: f for n, f in manifest.schema.items() if n in left.keys() & names and not f.step
-        }
-        gone = {name: FeatureStatistics.like(f, left[name]) for name, f in features.items()}
-        for values in stored_values(directory, shards, Schema(features), rows) if features else ():
+        known = [name for name in names if name in left and not manifest.schema[name].step]
+        if not known:
+            continue
+        schema = manifest.schema.select(known)
+        gone = {name: FeatureStatistics.like(schema[name], left[name]) for name in known}
+        for values in stored.values(rows, schema, family):
             for name, statistics in gone.items():
-                statistics.add(features[name], values[name])
+                statistics.add(schema[name], values[name])
         for name, statistics in gone.items():
             rest = statistics.negative()
             rest.add_json(left[name], split.records)
             left[name] = rest.to_json()
-    return left
+    found = with_rows(run, path, split, seen, split.rows is not None)
+    return replace(found, statistics=left)

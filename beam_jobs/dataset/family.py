@@ -19,10 +19,10 @@ from readers.format.dtypes import numpy_dtype
 from readers.format.encode.index_rows import IndexRows
 from readers.format.encode.records import Encoder
 from readers.format.index import HASH, HASH_LOW, Index
-from readers.format.lookup.index_file import IndexFile
-from readers.format.lookup.stored import stored_values
+from readers.format.lookup.stored import StoredSplit
+from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
-from readers.format.splits import Shard
+from readers.format.splits import Shard, Split
 from readers.format.tfrecord import frame_parts
 
 
@@ -55,9 +55,10 @@ def write_shard(
     found, packed, lengths = RecordEncoder(encoder, mapper), list[bytes](), list[int]()
     default = {name: _default(feature) for name, feature in schema.items()}
     filler = frame_parts(encoder.parts(default)), rows.pack(default)
+    of_shard = StoredSplit(run.directory, Manifest(base, {}), Split((shard,)))
     stored = (
         dict(zip(columns, record, strict=True))
-        for columns in stored_values(run.directory, [shard], base, np.flatnonzero(is_living))
+        for columns in of_shard.values(np.flatnonzero(is_living), base)
         for record in zip(*columns.values(), strict=True)
     )
     records = stored if mapper else compress(values, is_living)
@@ -74,7 +75,7 @@ def write_shard(
             file.write(framed)
             packed.append(numbers)
             lengths.append(len(framed))
-        file_of_index = IndexFile.of(run.directory, shard)
+        (file_of_index,) = of_shard.indexes()
         data = file_of_index.fetch()
         head = file_of_index.head(data)
         hashes = {n: head.numbers(data, n) for n in (HASH, HASH_LOW) if n in head.sections}

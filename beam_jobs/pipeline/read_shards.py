@@ -21,7 +21,7 @@ from beam_jobs.storage.paths import absolute_path
 from readers.format.decode.batches import ColumnDecoder
 from readers.format.decode.records import owned_value
 from readers.format.index import checked_offsets, head_crc32c, parse_head
-from readers.format.lookup.stored import seen_flags
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import MANIFEST, Manifest, index_path, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
@@ -142,9 +142,8 @@ class ReadShards(beam.PTransform):
             if column not in manifest.features_of[""]:
                 raise UsageError(f"column {column!r} is in other files: leave it out with columns=")
         of_split = manifest.splits[split]
-        parts = np.split(
-            seen_flags(directory, of_split), np.cumsum([s.records for s in of_split.shards])
-        )
+        flags = StoredSplit(directory, manifest, of_split).flags()
+        parts = np.split(flags, np.cumsum([shard.records for shard in of_split.shards]))
         shards = [
             (directory, shard, b"" if seen.all() else np.packbits(seen).tobytes())
             for shard, seen in zip(of_split.shards, parts, strict=False)

@@ -8,19 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from beam_jobs.dataset.changes import statistics_without, written_rows
+from beam_jobs.dataset.changes import without
 from beam_jobs.dataset.generations import OvertakenError, commit, state_of
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.labels import LABEL, Names
-from readers.format.index import HASH, HASH_LOW
-from readers.format.lookup.sections import sections
-from readers.format.lookup.stored import seen_flags
+from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import Generation, Manifest, open_generation
 from readers.format.schema import Schema
-from readers.format.splits import Shard
+from readers.format.splits import Shard, Split
 
 # Commands that may commit between two attempts of an append.
 _ATTEMPTS = 10
@@ -112,25 +110,16 @@ def _without_replaced(output: Output, parent: Generation, shards: Sequence[Shard
     manifest, directory = parent.manifest, output.directory
     if output.placement.existing != "replace" and parent.sha256 == output.parent:
         return manifest
-    keys, places = StoredKeys.of(directory, manifest), [np.empty((0, 2), np.int64)]
-    for columns in sections(directory, shards, (HASH, HASH_LOW)):
-        high, low = columns[HASH].astype(np.uint64), columns[HASH_LOW]
-        places.append(keys.find((high << np.uint64(32)) | low))
-    found = np.concatenate(places)
+    hashes = StoredSplit(directory, manifest, Split((*shards,))).hashes()
+    found = StoredKeys.of(directory, manifest).find(hashes)
     found = found[found[:, 0] >= 0]
     if len(found) and output.placement.existing != "replace":
         raise _too_late(output, f"added {len(found)} of the same keys")
     folder, splits = shards[0].path.partition("/")[0], dict(manifest.splits)
-    for number, (name, split) in enumerate(manifest.splits.items()):
+    for number, (name, stored) in enumerate(stored_splits(directory, manifest).items()):
         rows = np.sort(found[found[:, 0] == number, 1])
         if len(rows):
-            seen = seen_flags(directory, split)
-            seen[rows] = False
-            gone = written_rows(
-                output, f"{folder}/{name}.gone", np.flatnonzero(~seen), split.stored
-            )
-            left = statistics_without(directory, manifest, split, rows)
-            splits[name] = replace(split, gone=gone, statistics=left)
+            splits[name] = without(output, f"{folder}/{name}", stored, rows)
     return replace(manifest, splits=splits)
 
 

@@ -28,7 +28,6 @@ from readers.format.similarity.likeness import DEFAULTS, Likeness, Sketches
 from readers.measures.arrays import measure_array, measure_number, measure_signal
 from readers.measures.pictures import measure_picture
 from readers.measures.texts import measure_text
-from readers.shards.index import read_offsets
 from readers.shards.resolve import resolve
 from readers.source import RecordSource
 
@@ -186,7 +185,9 @@ def _visited(directory: str, part: str, schema: Schema, features: Features) -> l
     plan = resolve(directory, part, schema, None)
     lengths = np.zeros(sum(plan.takes), np.int64)
     for files in plan.files:
-        sizes = [np.diff(read_offsets(part))[part.skip :][: part.take] for part in files.parts]
+        sizes = [
+            np.diff(part.index.read_offsets())[part.skip :][: part.take] for part in files.parts
+        ]
         lengths += np.concatenate([*sizes, np.empty(0, np.int64)])
     lengths = lengths[plan.rows.of(np.arange(plan.records))] if plan.rows is not None else lengths
     source, large = RecordSource(directory, part, schema=undecoded(schema)), Lock()

@@ -34,11 +34,9 @@ Paths = str | os.PathLike[str] | Rows | Sequence[str | os.PathLike[str] | Rows] 
 
 
 class Keys(NamedTuple):
-    """What orders the records of a generation: its SHA-256, the feature with their keys, and the seed of their hashes."""
+    """What orders the records of a generation: its SHA-256, and the seed of the hashes of their keys."""
 
     generation: str
-    name: str
-    feature: Feature
     seed: int
 
 
@@ -80,7 +78,7 @@ class Part:
         """The index of the file."""
         size = None if self.total is None else self.index_bytes
         path = self.index_path or self.path + INDEX_SUFFIX
-        return IndexFile(path, self.total, self.bytes, size, self.index_crc32c)
+        return IndexFile(path, self.path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:
         """All records of the file."""

@@ -9,10 +9,10 @@ import pytest
 import readers
 from readers.__main__ import main
 from readers.format.encode.records import Encoder
-from readers.format.lookup import keys as keys_module
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Split
+from readers.shards import find as find_module
 from tests.support.datasets import order_hash, plain_sections, write_numbers, write_shard
 
 
@@ -107,12 +107,12 @@ def test_subsets_and_several_datasets_give_the_first_record(dataset, tmp_path):
 
 
 def test_a_key_that_was_not_moved_is_found_in_one_index(dataset, monkeypatch):
-    read, real = [], keys_module.sections_of
+    read, real = [], find_module.sections_of
 
     def noted(indexes, names):
         return real([read.append(index.path) or index for index in indexes], names)
 
-    monkeypatch.setattr(keys_module, "sections_of", noted)
+    monkeypatch.setattr(find_module, "sections_of", noted)
     source = readers.RecordSource(dataset, "train")
     counts = []
     for key in KEYS:

@@ -12,7 +12,6 @@ from readers.files.kept import kept
 from readers.files.of_path import files_of
 from readers.format.index import LENGTH, Index
 from readers.format.schema import Schema
-from readers.shards.index import read_offsets
 from readers.shards.plan import Part, Plan
 from readers.shards.records import Records
 
@@ -87,4 +86,4 @@ def _index_of(records: Records, part: Part, schema: Schema) -> Index:
                 :, 0
             ]
     sections = {LENGTH + name: found[:, place] for place, name in enumerate(schema)}
-    return Index(np.diff(read_offsets(part)), sections)
+    return Index(np.diff(part.index.read_offsets()), sections)

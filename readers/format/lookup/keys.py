@@ -1,16 +1,13 @@
-"""The hash that orders the records of a dataset by their keys, and the rows that may have a key."""
+"""The hash that orders the records of a dataset by their keys."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from readers.format.index import HASH
-from readers.format.lookup.index_file import IndexFile
-from readers.format.lookup.sections import sections_of
 from readers.format.manifest import DatasetError, Manifest
 from readers.format.schema import Feature
 
@@ -71,34 +68,3 @@ def order_seed(manifest: Manifest) -> int:
             )
         )
     return seed
-
-
-def matches(
-    indexes: Sequence[IndexFile], smallest: Sequence[int], seed: int, keys: Iterable[str | bytes]
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields the numbers of the records that may have one of some keys: the number of their file, int64 [n] ascending.
-
-    This half of a hash may be equal for other keys, so those of the records must be compared. The files in whose ranges the
-    keys are come first: whoever finds all keys in them may stop there. A record that was moved to balance shards may be in
-    any, so only the end shows that a key is missing. `smallest` are the smallest hashes of the files. Raises the errors of
-    `sections`.
-    """
-    octets = (
-        key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key for key in keys
-    )
-    wanted = np.unique((hashes64(seed, ORDER, octets) >> np.uint64(32)).astype(np.uint32))
-    if not len(wanted):
-        return
-    low = np.array(smallest, np.uint32)
-    # The shards of each generation are in the order of their hashes.
-    following = np.append(low[1:], np.uint32(0))[: len(low)]
-    high = np.where(following >= low, following, np.uint32(0xFFFFFFFF))
-    is_likely = wanted.searchsorted(low) < wanted.searchsorted(high)
-    for numbers in (np.flatnonzero(is_likely).tolist(), np.flatnonzero(~is_likely).tolist()):
-        read = sections_of([indexes[n] for n in numbers], [HASH])
-        for number, columns in zip(numbers, read, strict=True):
-            # In a tenth of the time of `np.isin`, which sorts them all again.
-            places = wanted.searchsorted(columns[HASH])
-            rows = np.flatnonzero(wanted.take(places, mode="clip") == columns[HASH])
-            if len(rows):
-                yield number, rows

@@ -11,29 +11,35 @@ import numpy as np
 
 from readers.format.index import HASH, HASH_LOW
 from readers.format.lookup.rows import SeenRows
-from readers.format.lookup.sections import sections
-from readers.format.lookup.seen import seen_rows
+from readers.format.lookup.stored import stored_splits
 from readers.format.manifest import Manifest, open_generation
-
-_HALF = np.uint64(32)
 
 
 class _Shard(NamedTuple):
-    """The hashes of a shard in the order of its records, as far as they ascend, by halves, uint32 [n]."""
+    """The hashes of a shard, ascending, by halves, uint32 [n], and their rows in it, int64 [n]; None for 0 to n - 1."""
 
     split: int
     first: int
+    seen: SeenRows | None
     high: np.ndarray
     low: np.ndarray
+    order: np.ndarray | None
 
-
-class _Known(NamedTuple):
-    """The hashes of all shards; those of moved records, uint64 [n], ascending, with their splits and rows, int64 [n, 2]."""
-
-    shards: list[_Shard]
-    moved: np.ndarray
-    places: np.ndarray
-    seen: list[SeenRows | None]
+    def find(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of those among some hashes, uint64 [n], ascending, that seen records have, and their rows: int64 [k] each."""
+        high, low = (wanted >> np.uint64(32)).astype(np.uint32), wanted.astype(np.uint32)
+        first, last = high.searchsorted(self.high[0]), high.searchsorted(self.high[-1], "right")
+        begins = self.high.searchsorted(high[first:last])
+        counts = self.high.searchsorted(high[first:last], "right") - begins
+        keys = np.repeat(np.arange(first, last), counts)
+        places = np.arange(len(keys)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+        is_same = self.low[places] == low[keys]
+        keys, places = keys[is_same], places[is_same]
+        rows = self.first + (places if self.order is None else self.order[places])
+        if self.seen is not None:
+            is_seen = self.seen.numbers_of(rows) >= 0
+            keys, rows = keys[is_seen], rows[is_seen]
+        return keys, rows
 
 
 @dataclass(frozen=True)
@@ -59,53 +65,29 @@ class StoredKeys:
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
         """The number of the split and the row of each key, int64 [n, 2], given its hash of the order, uint64 [n]; -1 without."""
-        known, wanted = _known(self), np.sort(hashes)
-        hits = [_hits(shard, wanted) for shard in known.shards]
-        if len(known.moved):
-            at = np.minimum(known.moved.searchsorted(wanted), len(known.moved) - 1)
-            rows = np.flatnonzero(known.moved[at] == wanted)
-            hits.append(np.column_stack([rows, known.places[at[rows]]]))
+        wanted = np.sort(hashes)
         found = np.full((len(hashes), 2), -1, np.int64)
-        for number, seen in enumerate(known.seen):
-            for some in hits:
-                of_split = some[some[:, 1] == number]
-                if seen is not None:
-                    of_split = of_split[seen.numbers_of(of_split[:, 2]) >= 0]
-                found[of_split[:, 0]] = of_split[:, 1:]
+        for shard in _shards(self):
+            keys, rows = shard.find(wanted)
+            found[keys, 0], found[keys, 1] = shard.split, rows
         return found[wanted.searchsorted(hashes)]
 
 
-def _hits(shard: _Shard, wanted: np.ndarray) -> np.ndarray:
-    """(number of the key, split, row) of each record of a shard with one of some hashes, uint64 [n], ascending: int64 [k, 3]."""
-    high, low = (wanted >> _HALF).astype(np.uint32), wanted.astype(np.uint32)
-    first, last = high.searchsorted(shard.high[0]), high.searchsorted(shard.high[-1], "right")
-    begins = shard.high.searchsorted(high[first:last])
-    counts = shard.high.searchsorted(high[first:last], "right") - begins
-    keys = np.repeat(np.arange(first, last), counts)
-    places = np.arange(len(keys)) + np.repeat(begins - np.cumsum(counts) + counts, counts)
-    is_same = shard.low[places] == low[keys]
-    keys, places = keys[is_same], places[is_same]
-    return np.column_stack([keys, np.full(len(keys), shard.split), shard.first + places])
-
-
 @functools.lru_cache(maxsize=4)
-def _known(keys: StoredKeys) -> _Known:
+def _shards(keys: StoredKeys) -> list[_Shard]:
+    """The shards with records."""
     directory, manifest, _ = open_generation(keys.path)
-    shards, moved, places = list[_Shard](), [np.empty(0, np.uint64)], [np.empty((0, 2), np.int64)]
-    splits = manifest.splits.values()
-    for number, split in enumerate(splits):
-        first = 0
-        for columns in sections(directory, split.shards, (HASH, HASH_LOW)):
-            high, low = columns[HASH], columns[HASH_LOW]
-            falls = np.flatnonzero(high[1:] < high[:-1])
-            ordered = int(falls[0]) + 1 if len(falls) else len(high)
-            if ordered:
-                shards.append(_Shard(number, first, high[:ordered], low[:ordered]))
-            rows = np.arange(ordered, len(high))
-            moved.append((high[rows].astype(np.uint64) << _HALF) | low[rows])
-            places.append(np.column_stack([np.full(len(rows), number), first + rows]))
+    found = list[_Shard]()
+    for number, split in enumerate(stored_splits(directory, manifest).values()):
+        first, seen = 0, split.seen
+        for columns in split.sections([HASH, HASH_LOW]):
+            high, low, order = columns[HASH], columns[HASH_LOW], None
+            if (
+                high[1:] < high[:-1]
+            ).any():  # Records were moved, or are in the order of another writer.
+                order = np.argsort(high, kind="stable")
+                high, low = high[order], low[order]
+            if len(high):
+                found.append(_Shard(number, first, seen, high, low, order))
             first += len(high)
-    every = np.concatenate(moved)
-    order = np.argsort(every)
-    seen = [seen_rows(directory, split) for split in splits]
-    return _Known(shards, every[order], np.concatenate(places)[order], seen)
+    return found

@@ -16,7 +16,6 @@ from readers.format.compiled.library import address
 from readers.format.index import BLOCK_BYTES, OFFSET, Head
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
-from readers.shards.index import forget, offsets_of, open_index
 from readers.shards.opened.local_shard import CHANGED, PresentSize
 from readers.shards.plan import Part
 
@@ -77,7 +76,7 @@ class ShardIndexes:
         return found
 
     def load(self, number: int) -> None:
-        """Maps the index of a part; errors as for `open_index`.
+        """Maps the index of a part; errors as for `IndexFile.open`.
 
         Also raises DatasetError if the index is damaged, does not fit the file, or has changed.
         """
@@ -85,13 +84,13 @@ class ShardIndexes:
             self._load(number)
         except DatasetError:
             self._mapped.discard(number)
-            if not forget(self._parts[number]):
+            if not self._parts[number].index.forget():
                 raise
             self._load(number)
 
     def _load(self, number: int) -> None:
         part = self._parts[number]
-        with open_index(part) as file:
+        with part.index.open() as file:
             if os.fstat(file.fileno()).st_size != part.index_bytes:
                 part.index.head(file.read())  # Raises a more specific error.
             with self._lock:
@@ -107,7 +106,7 @@ class ShardIndexes:
         self._sizes[number] = head.bytes
         self._blocks_at[number] = start + head.start
         if head.size <= _CHECKED_AT_ONCE:
-            offsets_of(data, head, part)
+            part.index.offsets(head, data)
             first = self._blocks_before[number]
             self._checked[first : first + len(head.checksums)] = True
         else:
@@ -235,5 +234,5 @@ class ShardIndexes:
 
     def _damaged(self, number: int) -> DatasetError:
         part = self._parts[number]
-        what_to_do = "open the dataset again" if forget(part) else part.index.advice
+        what_to_do = "open the dataset again" if part.index.forget() else part.index.advice
         return DatasetError(f"{part.index.path}: damaged; {what_to_do}")

@@ -14,13 +14,12 @@ from readers.files.local import is_local
 from readers.format.features import Features
 from readers.format.lookup.keys import order_seed
 from readers.format.lookup.rows import SeenRows, joined_rows
-from readers.format.lookup.seen import seen_rows
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import DatasetError, Generation, index_path, join
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
 from readers.shards.features import chosen_schema, sizes_of
-from readers.shards.index import read_offsets
 from readers.shards.opened.local_shard import version_of
 from readers.shards.plan import Keys, Part, Parts, Plan
 
@@ -52,7 +51,7 @@ def dataset_plan(
     splits = {name: manifest.splits[name] for name, _, _ in chosen}
     runs, several = list[tuple[str, int, int, int]](), list[tuple[int, SeenRows | None]]()
     for name, start, stop in chosen:
-        seen = seen_rows(directory, splits[name])
+        seen = StoredSplit(directory, manifest, splits[name]).seen
         first, last, rows = seen.cut(start, stop) if seen is not None else (start, stop, None)
         counts_of_shards = [shard.records for shard in splits[name].shards]
         ranges = shard_ranges(counts_of_shards, first, last)
@@ -100,10 +99,9 @@ def dataset_plan(
 def _keys(generation: Generation) -> Keys | None:
     """What orders the records of a generation; None if they have no keys, or keep those of another dataset."""
     manifest = generation.manifest
-    name = Features.of(manifest).named("key")
     with contextlib.suppress(DatasetError):
-        if name:
-            return Keys(generation.sha256, name, manifest.schema[name], order_seed(manifest))
+        if Features.of(manifest).named("key"):
+            return Keys(generation.sha256, order_seed(manifest))
     return None
 
 
@@ -147,7 +145,7 @@ def _checked(part: Part, accept_cut: bool) -> Part:
 def _first_missing(part: Part, size: int) -> str | None:
     """A sentence about the first incomplete record of a truncated shard; None if its index is damaged."""
     try:
-        offsets = read_offsets(part)
+        offsets = part.index.read_offsets()
     except (ValueError, OSError):
         return None
     row = int(np.searchsorted(offsets[1:], size, side="right"))

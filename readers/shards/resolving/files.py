@@ -12,7 +12,6 @@ from readers.files.of_path import files_of
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges
-from readers.shards.index import index_of
 from readers.shards.opened.local_shard import version_of
 from readers.shards.plan import ALL, Part, Plan
 
@@ -82,5 +81,5 @@ def _uncounted(path: str) -> Part:
 
 def _counted(file: Part) -> Part:
     """The part with all records of a file, counted."""
-    records, _, index_bytes = index_of(file)
-    return replace(file, take=records, total=records, index_bytes=index_bytes)
+    head = file.index.read_head()
+    return replace(file, take=head.records, total=head.records, index_bytes=head.size)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from readers.format.lookup.sections import joined_sections
+from readers.format.lookup.index_file import joined_sections
 from readers.format.lookup.where import Where
 from readers.shards.plan import Plan
 from readers.shards.rows import Rows

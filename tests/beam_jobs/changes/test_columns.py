@@ -95,9 +95,8 @@ def without(directory, gone):
         splits = dict(change.parent.splits)
         folder = change.folder(sorted(gone))
         change.begin(folder)
-        rows = np.array(sorted(gone), np.int64)
-        listed = change.write_rows(f"{folder}/train.gone", rows, splits["train"].stored)
-        splits["train"] = changes.replace(splits["train"], gone=listed)
+        seen = ~np.isin(np.arange(splits["train"].stored), sorted(gone))
+        splits["train"] = changes.with_rows(change, f"{folder}/train", splits["train"], seen, False)
         change.commit(splits=splits)
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import readers
 from beam_jobs import DataError, UsageError, write
 from beam_jobs.__main__ import main
-from beam_jobs.changes import compact as compact_command
 from beam_jobs.changes import expire
 from beam_jobs.changes import purge as purge_command
 from beam_jobs.changes.compact import compact
@@ -23,6 +22,7 @@ from beam_jobs.changes.merge import merge
 from beam_jobs.changes.purge import purge
 from beam_jobs.dataset import changes, copier, generations
 from readers.format.decode.records import parse_example
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import Manifest, open_generation
 from tests.support.living import (
     SCHEMA,
@@ -323,8 +323,7 @@ def deleted(folder):
 @pytest.mark.parametrize("first", [compacted, purged])
 def test_of_two_commands_at_once_one_commits(tmp_path, monkeypatch, first, second):
     write_living(tmp_path / "photos", ALL)
-    module = purge_command if first is purged else compact_command
-    seen = module.seen_flags
+    seen = StoredSplit.flags
 
     def overtaken(*arguments):
         monkeypatch.undo()
@@ -335,7 +334,7 @@ def test_of_two_commands_at_once_one_commits(tmp_path, monkeypatch, first, secon
         second(tmp_path)
         return seen(*arguments)
 
-    monkeypatch.setattr(module, "seen_flags", overtaken)
+    monkeypatch.setattr(StoredSplit, "flags", overtaken)
     # After a purge, the files are gone that the first one reads.
     with pytest.raises(
         (DataError, UsageError), match=r"another job|is missing|No such file"

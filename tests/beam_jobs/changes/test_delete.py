@@ -14,6 +14,7 @@ import readers
 from beam_jobs.changes import delete as delete_command
 from beam_jobs.dataset import changes, generations
 from beam_jobs.errors import DataError, UsageError
+from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import Manifest
 from tests.support.living import batches, command, files_of, living, record, write_living
 
@@ -170,7 +171,7 @@ def test_a_split_may_lose_all_records(tmp_path):
     assert "stays generation 2" in command("delete", tmp_path / "photos", "--where", "label > 8")
 
 
-NAMED = [(changes, "write_file"), (delete_command, "with_rows"), (generations, "write_file")]
+NAMED = [(changes, "write_file"), (delete_command, "without"), (generations, "write_file")]
 NAMED += [(generations, name) for name in ("sync_names", "delete_files", "drop_uploads")]
 
 
@@ -219,7 +220,7 @@ def test_a_killed_deletion_leaves_a_whole_dataset_and_is_repeated_to_the_same_by
 
 def test_of_two_deletions_at_once_one_commits(tmp_path, monkeypatch):
     write_living(tmp_path / "photos", ALL)
-    seen = delete_command.seen_flags
+    seen = StoredSplit.flags
 
     def overtaken(*arguments):
         monkeypatch.undo()
@@ -230,7 +231,7 @@ def test_of_two_deletions_at_once_one_commits(tmp_path, monkeypatch):
         command("delete", tmp_path / "photos", "--key", "k2")
         return seen(*arguments)
 
-    monkeypatch.setattr(delete_command, "seen_flags", overtaken)
+    monkeypatch.setattr(StoredSplit, "flags", overtaken)
     with pytest.raises(
         DataError, match=r"another job completed a dataset here while .* run it again"
     ):

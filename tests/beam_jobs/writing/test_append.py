@@ -271,13 +271,14 @@ def test_stored_keys_are_found_wherever_they_are(shards, others, random):
         known |= {key: first + row for row, key in enumerate(own)}
         first += len(own)
     import readers.format.lookup.stored_keys as module
+    from readers.format.lookup.stored import StoredSplit
 
     manifest = Manifest(SCHEMA, {"train": readers.Split(())})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "open_generation", lambda path: ("", manifest, ""))
-        patch.setattr(module, "sections", lambda *_: iter(parts))
-        module._known.cache_clear()
+        patch.setattr(StoredSplit, "sections", lambda *_: iter(parts))
+        module._shards.cache_clear()
         keys = sorted({*known, *others})
         found = StoredKeys("x", 0).find(np.array([order_hash(0, key) for key in keys], np.uint64))
-        module._known.cache_clear()
+        module._shards.cache_clear()
     assert [row for _, row in found.tolist()] == [known.get(key, -1) for key in keys]

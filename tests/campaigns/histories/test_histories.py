@@ -4,12 +4,17 @@ These are the first histories of a campaign: `python -m tests.campaigns historie
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from beam_jobs.changes import delete
+from beam_jobs.dataset.changes import without
+from beam_jobs.dataset.lease import Holder
 from beam_jobs.writing import append
+from readers.format.lookup.stored import StoredSplit
+from readers.format.splits import Split
 from tests.campaigns.histories.history import PAIRS, outcome
 
 _PER_TEST = 10
@@ -29,10 +34,17 @@ def test_every_command_does_what_the_model_states(first: int) -> None:
 
 
 def test_statistics_that_count_deleted_records_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delete, "statistics_without", lambda *given: given[2].statistics)
+    monkeypatch.setattr(
+        delete,
+        "without",
+        lambda *given: replace(without(*given), statistics=given[2].split.statistics),
+    )
     assert any(failure for _, _, failure in map(outcome, range(0, 60, 3)))
 
 
 def test_an_append_that_forgets_what_was_deleted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append, "seen_flags", lambda _, split: np.full(split.stored, True))
+    def forgetful(run: Holder, path: str, stored: StoredSplit, rows: np.ndarray) -> Split:
+        return without(run, path, replace(stored, split=replace(stored.split, gone=None)), rows)
+
+    monkeypatch.setattr(append, "without", forgetful)
     assert any(failure for _, _, failure in map(outcome, range(0, 300, 3)))

@@ -17,9 +17,7 @@ from readers.format.lookup import index_file
 from readers.format.lookup.index_file import IndexFile
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
-from readers.shards import index
 from readers.shards.addresses import MappedRecords
-from readers.shards.index import read_offsets
 from readers.shards.opened import indexes
 from readers.shards.opened.indexes import ShardIndexes
 from readers.shards.opened.open_shards import OpenShards
@@ -53,7 +51,7 @@ def folder(tmp_path_factory, monkeypatch):
 
 def counted(monkeypatch, name):
     """The name of the file or the index of each call of `scanned` or `fetch`."""
-    module = IndexFile if name == "fetch" else index
+    module = IndexFile if name == "fetch" else index_file
     found, function = [], getattr(module, name)
 
     def noted(path, *others):
@@ -96,7 +94,7 @@ def test_records_are_where_the_index_says(tmp_path, split, where):
             whole = index_of(tmp_path / os.path.basename(part.path))
             rows += [(row, number) for row in range(part.skip, part.skip + part.take)]
             expected += whole[part.skip :][: part.take].tolist()
-            assert read_offsets(part).tolist() == [0, *whole.sum(axis=1)]
+            assert part.index.read_offsets().tolist() == [0, *whole.sum(axis=1)]
         assert indexes.of(*np.array(rows).T).tolist() == expected
         assert [indexes.of_one(*row) for row in rows] == [tuple(row) for row in expected]
 
@@ -151,7 +149,7 @@ def test_files_without_an_index_are_scanned_once_until_they_change(tmp_path, mon
     file.write_bytes(data)
     with in_memory(file.parent) as url:
         path = str(file) if where == "local" else f"{url}/{SHARD}"
-        lengths = np.diff(read_offsets(Part(path, 0, None, None)))
+        lengths = np.diff(Part(path, 0, None, None).index.read_offsets())
     assert lengths.tolist() == [18, 20, 22, rest + 16]
     assert len(scans) == 2
 

@@ -1,8 +1,9 @@
-"""The rows that may have a key, and the sections of indexes, compared with a scan of plain lists."""
+"""The row of a key, and the sections of indexes, compared with a scan of plain lists."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,41 +11,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.dataset.topup import moves_by_records
-from readers.format.lookup.index_file import IndexFile
-from readers.format.lookup.keys import matches, order_seed
-from readers.format.lookup.sections import sections
-from readers.format.manifest import DatasetError, Manifest
+from readers.format.lookup.keys import order_seed
+from readers.format.lookup.stored import StoredSplit
+from readers.format.manifest import DatasetError, Generation, Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Split
+from readers.shards.find import find
+from readers.shards.resolving.datasets import dataset_plan
 from tests.support.datasets import flip, in_memory, write_shard
 
 
-def upper(seed, key):
-    """The upper half of the hash of a key, by docs/format.md."""
-    whole = seed.to_bytes(8, "little", signed=True)
-    found = hashlib.blake2b(key, digest_size=8, key=whole, person=b"order").digest()
-    return int.from_bytes(found, "little") >> 32
+def whole(seed, key):
+    """The hash of a key, by docs/format.md."""
+    keyed = seed.to_bytes(8, "little", signed=True)
+    found = hashlib.blake2b(key, digest_size=8, key=keyed, person=b"order").digest()
+    return int.from_bytes(found, "little")
 
 
-def write_split(folder, hashes, name=""):
+def write_split(folder, hashes):
     """A split whose shards have records with the given hashes, and of which each has its row as a number."""
     shards, before = [], 0
     for number, of_shard in enumerate(hashes):
-        path = folder / f"{name}{number:05d}.tfrecord"
+        path = folder / f"{number:05d}.tfrecord"
         rows = np.arange(before, before + len(of_shard))
         before += len(of_shard)
-        numbers = {"hash": np.array(of_shard, np.uint32), "value/row": rows}
+        whole = np.array(of_shard, np.uint64)
+        halves = {"hash": whole >> np.uint64(32), "hash/low": whole & np.uint64(0xFFFFFFFF)}
+        numbers = {name: half.astype(np.uint32) for name, half in halves.items()}
+        numbers["value/row"] = rows
         shards.append(write_shard(path, [b"x"] * len(of_shard), sections=numbers))
-    return Split(tuple(shards))
+    return StoredSplit(str(folder), Manifest(Schema({"row": "int64"}), {}), Split(tuple(shards)))
 
 
-def candidates(directory, split, seed, keys):
-    """The rows in each shard that may have one of some keys."""
-    starts = np.cumsum([0, *(shard.records for shard in split.shards)])
-    indexes = [IndexFile.of(directory, shard) for shard in split.shards]
-    smallest = [shard.smallest_hash for shard in split.shards]
-    for number, rows in matches(indexes, smallest, seed, keys):
-        yield starts[number] + rows
+def found_row(split, seed, key):
+    """The row of the first record with a key; None without."""
+    manifest = Manifest(Schema({"key": "string"}), {"a": split.split}, options={"seed": seed})
+    try:
+        return find(dataset_plan(Generation(split.directory, manifest, ""), "a"), key)
+    except KeyError:
+        return None
 
 
 def topped_up(hashes, counts, lost):
@@ -74,7 +79,7 @@ def generations(draw):
     """The hashes in the shards of several jobs; few different hashes, so that some are equal."""
     found = []
     for _ in range(draw(st.integers(0, 4))):
-        hashes = [upper(3, key) for key in draw(st.lists(st.sampled_from(KEYS), max_size=40))]
+        hashes = [whole(3, key) for key in draw(st.lists(st.sampled_from(KEYS), max_size=40))]
         counts = draw(st.lists(st.integers(0, 12), min_size=1, max_size=6))
         lost = draw(st.lists(st.booleans(), min_size=len(hashes), max_size=len(hashes)))
         found += topped_up(hashes, counts, lost)
@@ -83,48 +88,48 @@ def generations(draw):
 
 @given(generations(), st.lists(st.sampled_from([*KEYS, b"b", "é".encode()]), max_size=5))
 @settings(deadline=None, max_examples=60)
-def test_all_rows_that_may_have_a_key_are_found(tmp_path_factory, hashes, keys):
-    folder = tmp_path_factory.mktemp("split")
-    split = write_split(folder, hashes)
-    wanted = {upper(3, key) for key in keys}
+def test_a_key_is_found_wherever_it_is(tmp_path_factory, hashes, keys):
+    split = write_split(tmp_path_factory.mktemp("split"), hashes)
     every = [hash_ for shard in hashes for hash_ in shard]
-    expected = [row for row, hash_ in enumerate(every) if hash_ in wanted]
-    found = [rows.tolist() for rows in candidates(str(folder), split, 3, keys)]
-    assert all(rows == sorted(rows) and rows for rows in found)
-    assert sorted(row for rows in found for row in rows) == expected
-    read = list(sections(str(folder), split.shards, ["value/row", "hash"]))
-    assert [part["hash"].tolist() for part in read] == hashes
+    for key in keys:
+        row = found_row(split, 3, key)
+        assert whole(3, key) not in every if row is None else every[row] == whole(3, key)
+    assert split.hashes().tolist() == every
+    read = list(split.sections(["value/row", "hash"]))
+    assert [part["hash"].tolist() for part in read] == [[h >> 32 for h in some] for some in hashes]
     assert [row for part in read for row in part["value/row"].tolist()] == list(range(len(every)))
 
 
 def test_a_key_that_was_not_moved_needs_the_index_of_its_shard_only(tmp_path):
-    hashes = sorted(upper(0, key) for key in KEYS)
+    hashes = sorted(whole(0, key) for key in KEYS)
     split = write_split(tmp_path, [hashes[n : n + 6] for n in range(0, 60, 6)])
     (tmp_path / "gone").mkdir()
     for row, hash_ in enumerate(hashes):
-        key = next(key for key in KEYS if upper(0, key) == hash_)
+        key = next(key for key in KEYS if whole(0, key) == hash_)
         kept = f"{row // 6:05d}.tfrecord.index"
         gone = [file for file in tmp_path.glob("*.index") if file.name != kept]
         for file in gone:
             file.rename(tmp_path / "gone" / file.name)
-        assert next(candidates(str(tmp_path), split, 0, [key])).tolist() == [row]
+        assert found_row(split, 0, key) == row
         for file in gone:
             (tmp_path / "gone" / file.name).rename(file)
 
 
 def test_a_text_is_the_key_of_its_utf8(tmp_path):
     names = ["é", b"\xff".decode("utf-8", "surrogateescape"), ""]
-    hashes = [upper(-1, name.encode("utf-8", "surrogateescape")) for name in names]
+    hashes = [whole(-1, name.encode("utf-8", "surrogateescape")) for name in names]
     split = write_split(tmp_path, [hashes])
-    for row, name in enumerate(names):
-        assert [r.tolist() for r in candidates(str(tmp_path), split, -1, [name])] == [[row]]
+    assert [found_row(split, -1, name) for name in names] == [0, 1, 2]
 
 
 def test_indexes_in_a_store_and_on_a_disk_are_checked(tmp_path, monkeypatch):
-    split = write_split(tmp_path, [range(40_000), range(5)])
+    split = write_split(tmp_path, [np.arange(40_000) << 32, np.arange(5) << 32])
     with in_memory(tmp_path) as remote:
         for directory in (str(tmp_path), remote):
-            read = [part["hash"].tolist() for part in sections(directory, split.shards, ["hash"])]
+            read = [
+                part["hash"].tolist()
+                for part in replace(split, directory=directory).sections(["hash"])
+            ]
             assert read == [list(range(40_000)), list(range(5))]
     path, other = (tmp_path / f"0000{n}.tfrecord.index" for n in (0, 1))
     intact = path.read_bytes()
@@ -139,10 +144,10 @@ def test_indexes_in_a_store_and_on_a_disk_are_checked(tmp_path, monkeypatch):
         with in_memory(tmp_path) as remote:
             for directory in (str(tmp_path), remote):
                 with pytest.raises((DatasetError, FileNotFoundError), match=f"d.index: {error}"):
-                    list(sections(directory, split.shards, ["hash"]))
+                    list(replace(split, directory=directory).sections(["hash"]))
         path.write_bytes(intact)
     with pytest.raises(DatasetError, match=r"no section 'value/label', it has offset, hash"):
-        list(sections(str(tmp_path), split.shards, ["value/label"]))
+        list(split.sections(["value/label"]))
 
 
 def test_only_datasets_that_are_ordered_by_keys_have_a_seed():
