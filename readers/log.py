@@ -46,9 +46,10 @@ def _split(older: Split | None, newer: Split) -> dict[str, int]:
 
 
 def line(generation: Mapping[str, Any]) -> str:
-    """A generation as a line for people."""
+    """A generation as a line for people, without the SHA-256 of the datasets that it is made of."""
     operation = generation["operation"]
-    options = (f"{name}={value}" for name, value in operation.items() if name != "name")
+    stated = {name: value for name, value in operation.items() if value is not None}
+    options = (f"{name}={stated[name]}" for name in stated if name not in ("name", "of"))
     splits = (
         f"{name} {n['records']:,} (+{n['added']:,} -{n['removed']:,})"
         for name, n in generation["splits"].items()

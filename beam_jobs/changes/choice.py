@@ -25,21 +25,6 @@ _UTF8 = "utf-8", "surrogateescape"
 _NAMED = 5
 
 
-def add_choice(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that choose records."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    for flag, value, text in (
-        ("where", "EXPR", "records that fulfil a condition, such as 'len(boxes) == 0'"),
-        ("rows", "FILE", "records by their numbers in the --split, a number on each line"),
-        ("keys", "FILE", "records by their keys: on each line a key, or JSON with a `key`"),
-    ):
-        group.add_argument(f"--{flag}", metavar=value, help=text)
-    group.add_argument("--key", action="append", help="a record by its key; may be repeated")
-    text = "whether a key that is not there is an error (default) or ok"
-    parser.add_argument("--missing", choices=("error", "ok"), default="error", help=text)
-    parser.add_argument("--split", metavar="NAME", help="only this split (default: all)")
-
-
 def given(parsed: argparse.Namespace) -> dict[str, str]:
     """The choice as the manifest states it. Keys are stated as a digest, so that a purge need not look here."""
     found = {"split": parsed.split} if parsed.split else {}

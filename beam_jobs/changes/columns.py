@@ -38,20 +38,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOGETHER, _MOST_BYTES = 8192, 4 << 30
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--table", help="a table with the features and the key of each record")
-    source.add_argument("--map", metavar="MODULE:FUNCTION", help="a function, as --map of jobs")
-    source.add_argument("--drop", metavar="NAME", help="remove the features of this name again")
-    parser.add_argument("--name", help="a name for the new features together")
-    parser.add_argument("--key", help="the column of --table with the keys")
-    parser.add_argument("--extra_features", help="its columns, such as clip:float32[512],age:int64")
-    parser.add_argument("--map_schema", help="what --map returns, such as clip=float32[512]")
-    text = "records without a row are an error, or get zeros and empty texts"
-    parser.add_argument("--missing", choices=("error", "default"), default="error", help=text)
-
-
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     given = {n: v for n, v in vars(parsed).items() if v and n not in ("directory", "json")}

@@ -22,21 +22,19 @@ from readers.format.manifest import Manifest, join
 from readers.format.splits import Shard, Split, shard_name
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    text = "shards of each split: 16, or train=16,val=2 (default: by their size)"
-    parser.add_argument("--num_shards", metavar="N", help=text)
-    text = "the approximate size of a shard (default: 128MiB)"
-    parser.add_argument("--shard_size", metavar="SIZE", default=DEFAULT_SHARD_SIZE, help=text)
-
-
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
-    manifest = compact(parsed.directory, parsed.num_shards, parsed.shard_size)
+    size = DEFAULT_SHARD_SIZE if parsed.shard_size is None else parsed.shard_size
+    manifest = compact(parsed.directory, parsed.num_shards, size)
+    yield from sizes(manifest)
+    yield f"generation {manifest.generation}; beam-shards expire deletes the files of older ones"
+
+
+def sizes(manifest: Manifest) -> Iterator[str]:
+    """Yields the number of records and shards of each split as a line for people."""
     for name, split in manifest.splits.items():
         records, shards = counted(split.records, "record"), len(split.shards)
         yield f"{name}: {records} in {counted(shards, 'shard')}"
-    yield f"generation {manifest.generation}; beam-shards expire deletes the files of older ones"
 
 
 def compact(

@@ -5,15 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from beam_jobs.changes.choice import add_choice, chosen_rows, given
+from beam_jobs.changes.choice import chosen_rows, given
 from beam_jobs.dataset.changes import changing, without
 from beam_jobs.errors import UsageError
 from readers.format.display import counted
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    add_choice(parser)
 
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:

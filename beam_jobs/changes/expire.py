@@ -17,12 +17,6 @@ from readers.format.manifest import TAGS, Manifest, generation_file, join, read_
 _KEPT_NS = 24 * 3600 * 10**9
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    text = "how many of the newest generations to keep, in addition to those with a tag"
-    parser.add_argument("--keep", metavar="N", type=int, required=True, help=text)
-
-
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     if parsed.keep < 1:

@@ -62,17 +62,6 @@ _OF_A_JOB = re.compile(r"[0-9a-f]{8}/")
 _Facts = tuple[str, int]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    of_split = "the files of a split; may be repeated (default: by the names of files and folders)"
-    schema = "a manifest.json, or its schema (default: learned from the first records of each file)"
-    add, place = parser.add_argument, "the dataset; it may be the folder of the files"
-    add("files", metavar="FILES", nargs="*", help="TFRecord files, folders or patterns")
-    add("--output", metavar="DIR", required=True, help=place)
-    add("--split", metavar="NAME=PATTERN", action="append", default=[], help=of_split)
-    add("--schema", metavar="FILE.json", help=schema)
-
-
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     check_crc32c()

@@ -9,13 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from beam_jobs.changes.choice import moved
-from beam_jobs.changes.compact import compact
+from beam_jobs.changes.compact import compact, sizes
 from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing, with_rows
 from beam_jobs.dataset.copier import empty_statistics, figures_of
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
-from readers.format.display import counted
 from readers.format.features import Features
 from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
@@ -25,22 +24,12 @@ from readers.format.splits import Split
 _NAMED = 3
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    parser.add_argument("others", metavar="DIR", nargs="+", help="further datasets")
-    parser.add_argument("--output", metavar="DIR", required=True, help="the new dataset")
-    text = "copy the records: afterwards, the new dataset is compact"
-    parser.add_argument("--copy", action="store_true", help=text)
-
-
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     manifest = merge([parsed.directory, *parsed.others], parsed.output)
     if parsed.copy:
         manifest = compact(parsed.output)
-    for name, split in manifest.splits.items():
-        records, shards = counted(split.records, "record"), len(split.shards)
-        yield f"{name}: {records} in {counted(shards, 'shard')}"
+    yield from sizes(manifest)
     for base in manifest.base:
         yield f"{parsed.output} needs the files of {join(resolve(parsed.output), base)}"
 

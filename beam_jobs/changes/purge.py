@@ -57,16 +57,6 @@ _INSIDE = re.compile(r"[0-9a-f]{8}/")
 Found = dict[str, list[tuple[int, bytes]]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    group = parser.add_mutually_exclusive_group(required=True)
-    text = "a file with a key on each line, or with an object of JSON that has a `key`"
-    group.add_argument("--keys", metavar="FILE", help=text)
-    group.add_argument("--key", action="append", help="a key; may be repeated")
-    text = "the file of the receipt (default: purge-DIGEST.json in this folder)"
-    parser.add_argument("--receipt", metavar="FILE", help=text)
-
-
 def run(parsed: argparse.Namespace) -> Iterator[str]:
     """Runs the command; yields lines for people."""
     keys = parsed.key or [*keys_in(parsed.keys)]

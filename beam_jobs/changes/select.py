@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.changes.choice import add_choice, chosen_rows, given, moved
+from beam_jobs.changes.choice import chosen_rows, given, moved
 from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing, with_rows
 from beam_jobs.dataset.output import resolve
@@ -19,13 +19,6 @@ from readers.format.index import LENGTH, VALUE, numbers_of
 from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import ALLOWED_BASES, Generation, Manifest, open_generation
 from readers.format.splits import Split, is_sibling
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    add_choice(parser)
-    text = "the directory of the subset, best next to DIR, together with which it may be moved"
-    parser.add_argument("--output", metavar="SUB", required=True, help=text)
 
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:

@@ -14,16 +14,6 @@ from readers.format.manifest import TAGS, DatasetError, Generation, join, open_g
 _NAME = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
-    parser.add_argument(
-        "name", metavar="NAME", help="the name, such as paper: DIR@paper is then the generation"
-    )
-    parser.add_argument(
-        "generation", metavar="N", nargs="?", type=int, help="its number (default: the newest)"
-    )
-
-
 def pin(generation: Generation, name: str) -> str:
     """Tags a generation whose files another dataset is about to need; returns a line for people."""
     directory, manifest, sha256 = generation
