@@ -128,8 +128,8 @@ class RecordSource:
     def find(self, key: str | bytes) -> int:
         """The number of the record with a key: `source[source.find("cats/1.jpg")]`.
 
-        It reads the hashes in one index per generation, and the keys of the records that fit; more indexes only if a job
-        moved the record to balance shards, or if no record has the key. Of several datasets, the first one that has it counts.
+        It reads the hashes, of 64 bits, in one index per generation; more indexes only if a job moved the record to balance
+        shards, or if no record has the key. Of several datasets, the first one that has it counts.
 
         Raises:
             KeyError: There is no such record.

@@ -92,7 +92,8 @@ class Copier:
     def _parts(self, rows: np.ndarray) -> Iterator[tuple[bytes, Index]]:
         """Yields the frames of records, one after another, and their index, some megabytes at a time."""
         split, manifest = self.stored.split, self.stored.manifest
-        size = split.bytes // split.stored
+        shards = (shard for family in self.families for shard in split.shards_of(family))
+        size = sum(shard.bytes for shard in shards) // split.stored
         for some in np.split(rows, range(step := _AT_ONCE // size + 1, len(rows), step)):
             several, numbers = list[list[memoryview]](), dict[str, np.ndarray]()
             order = np.argsort(some)
