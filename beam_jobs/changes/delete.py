@@ -31,7 +31,6 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
             yield f"{directory}: nothing to delete; it stays generation {parent.generation}"
             return
         splits, folder = dict(parent.splits), change.folder()
-        change.begin(folder)
         for name, rows in gone.items():
             split = parent.splits[name]
             seen = seen_flags(directory, split)

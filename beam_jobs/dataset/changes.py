@@ -73,7 +73,9 @@ class Change:
         write_file(join(self.directory, path), data, self.staging)
 
     def write_rows(self, path: str, rows: np.ndarray, stored: int) -> RowList | None:
-        """As `written_rows`."""
+        """As `written_rows`, in a folder of this command."""
+        if len(rows):
+            self.begin(path.partition("/")[0])
         return written_rows(self, path, rows, stored)
 
     def commit(self, **fields: Any) -> Manifest:

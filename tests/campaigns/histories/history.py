@@ -104,7 +104,11 @@ class History:
         errors = self.datasets.run(first.line, at, second.line)
         firsts, seconds = [[first][: not errors[0]]], [[second][: not errors[1]]]
         if re.search(r"\.staging|still have such records", str(errors[0])):
-            firsts.append([first])  # It may have failed after its commit.
+            # It may have failed after its commit, and continues what it has begun.
+            self.lines.append(f"d.run({first.line!r})")
+            (again,) = self.datasets.run(first.line)
+            firsts = [[], [first]]
+            seconds = [seconds[0], [*seconds[0], first]][: 1 + (not again)]
         elif errors[0] and errors[1]:
             assert not (self._after(before, first) and self._after(before, second)), errors
         possible = [self._after(before, *f, *s) for f in firsts for s in seconds]
