@@ -29,17 +29,8 @@ class Schedule:
     In each step, the hosts read the same number of records from adjacent places, so all of them run the same number of
     steps. The records of the last step of an epoch are divided by `share`.
 
-    Attributes:
-        records: The number of records in an epoch.
-        batch_size: The number of records that one host reads in a step.
-        host: The index of this host.
-        hosts: The number of hosts.
-        epochs: The number of epochs in a pass; None for endless passes.
-        remainder: Whether the last step of an epoch is short, dropped or padded if it has fewer
-            records than the others.
-        absent: How many of the last places of an epoch have no record for this host.
-        epoch: The epoch of the first step.
-        place: The place at which the first step begins.
+    `records` are those of an epoch, `batch_size` those of one host in a step, `epochs` those of a pass, None for endless
+    passes. `absent` of the last places of an epoch have no record for this host. The first step begins at `epoch` and `place`.
     """
 
     records: int
@@ -66,11 +57,6 @@ class Schedule:
     def steps_per_epoch(self) -> int:
         """The number of steps in a complete epoch."""
         return self.steps_from(0)
-
-    @property
-    def steps(self) -> int | None:
-        """The number of steps in the first pass; None if it is endless."""
-        return self.steps_of_pass(0)[1]
 
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass, and the step after its last one; None if it is endless. Passes count from 0.

@@ -135,11 +135,9 @@ class Plan:
     @property
     def counts(self) -> list[int]:
         """The number of records that are read of each part."""
-        return (
-            self.rows.counts(np.cumsum(self.takes)).tolist()
-            if self.rows is not None
-            else self.takes
-        )
+        if self.rows is None:
+            return self.takes
+        return self.rows.counts(np.cumsum(self.takes)).tolist()
 
     @property
     def undecoded(self) -> Mapping[str, Feature]:

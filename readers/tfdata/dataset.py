@@ -96,7 +96,7 @@ def _steps(batches: BatchSource[Any]) -> int | None:
         return tf.data.INFINITE_CARDINALITY
     # The first pass of a resumed run is shorter than later ones.
     if isinstance(batches, BatchesByStep) and batches.schedule.after(0) == (0, 0):
-        return batches.schedule.steps
+        return batches.schedule.steps_of_pass(0)[1]
     return None
 
 
