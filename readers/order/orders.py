@@ -40,10 +40,9 @@ class GlobalOrder:
 class InterleavedOrder:
     """A random order that reads shards from front to back: interleaved, and shuffled in windows.
 
-    In each epoch, the shards are put in random order and split into groups of about equal size, at
-    most `CYCLE`. Within a group, `BLOCK` records are read from each shard in turn until none has
-    any left. This stream of records is cut into windows, and each window is shuffled. `counts` has the
-    number of records in each shard, `window` that of a window.
+    In each epoch, the shards are put in random order and split into groups of about equal size, at most `CYCLE`. Within a
+    group, `BLOCK` records are read from each shard in turn until none has any left. This stream of records is cut into windows,
+    and each window is shuffled. `counts` has the number of records in each shard, `window` that of a window.
     """
 
     def __init__(self, counts: Sequence[int], seed: int, window: int) -> None:
@@ -97,8 +96,7 @@ def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.
 
 def _rounds(counts: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The number of complete rounds of blocks before each place, int64 [k]."""
-    # At the end of each of these rounds a shard runs out. In between, every round takes the same
-    # number of records.
+    # At the end of each of these rounds a shard runs out. In between, every round takes the same number of records.
     ends = np.unique(np.append(0, -(-counts // BLOCK)))
     given = np.minimum(counts, ends[:, None] * BLOCK).sum(axis=1)
     alive = (counts > ends[:, None] * BLOCK).sum(axis=1)

@@ -16,8 +16,7 @@ import numpy as np
 
 from readers.format.compiled import library
 
-# Fewer rounds leave patterns in the orders of a few numbers, see
-# tests/readers/order/test_permutation.py.
+# Fewer rounds leave patterns in the orders of a few numbers, see tests/readers/order/test_permutation.py.
 _ROUNDS = 8
 
 _LOW, _TWO_32 = 0xFFFFFFFF, 1 << 32

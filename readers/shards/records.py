@@ -163,8 +163,7 @@ class Records:
                 record, they stay as they are.
 
         Raises:
-            CorruptRecordError: (a ValueError) A record is damaged, and `skip` is false, or too
-                many after it are damaged, too.
+            CorruptRecordError: (a ValueError) A record is damaged, and `skip` is false, or too many after it are damaged, too.
             RecordError: (a ValueError) A record does not fit the schema, or the work on it fails.
             DatasetError: (a ValueError) A file or its index was changed, or an index is damaged.
         """

@@ -19,8 +19,7 @@ from readers.files.stores.ahead import Part, in_background, taken
 from readers.files.stores.errors import BeyondEndError, BodyError, Errors
 from readers.files.stores.reading import open_object
 
-# Bytes in each part of an upload; smaller objects are written with one request. S3 accepts up to 10,000
-# parts, so 160 GB.
+# Bytes in each part of an upload; smaller objects are written with one request. S3 accepts up to 10,000 parts, so 160 GB.
 PART_BYTES = 16 << 20
 
 # Connections that a client keeps, for as many requests in parallel.

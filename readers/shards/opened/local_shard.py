@@ -27,9 +27,8 @@ Run = tuple[int, int, int, int]
 class LocalShard:
     """Random access to the bytes of an open file; safe to share between threads.
 
-    A mapped page that no longer exists kills the process, so only files on local disks are
-    mapped, and their size is checked before each read; others are read by system calls. Small records
-    in random order are read twice as fast from a map.
+    A mapped page that no longer exists kills the process, so only files on local disks are mapped, and their size is checked
+    before each read; others are read by system calls. Small records in random order are read twice as fast from a map.
 
     Args:
         file: The file, which may be closed afterwards.
