@@ -18,13 +18,7 @@ from readers.files.processors import processors
 from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
 from readers.format.lookup.rows import unpack_rows
-from readers.format.manifest import (
-    Manifest,
-    generation_file,
-    index_path,
-    join,
-    open_generation,
-)
+from readers.format.manifest import Manifest, generation_file, index_path, join, open_generation
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.opened.fetch import ShardBytes

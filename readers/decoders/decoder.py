@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.column import (
-    Allocator,
-    FeatureColumn,
-    Rows,
-    object_array,
-)
+from readers.format.decode.column import Allocator, FeatureColumn, Rows, object_array
 from readers.format.decode.image_columns import Located
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.values import checked_array

@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.decoders.decoder import (
-    Batch,
-    Decoder,
-    called,
-    check_no_tensor,
-    checked_value,
-)
+from readers.decoders.decoder import Batch, Decoder, called, check_no_tensor, checked_value
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.decode.image_columns import of_each_row
 from readers.format.dtypes import dtype_name

@@ -20,11 +20,9 @@ CYCLE, BLOCK = 16, 16
 RecordOrder = Callable[[int, np.ndarray], np.ndarray]
 
 
-class SequentialOrder:
+def as_stored(epoch: int, places: np.ndarray) -> np.ndarray:
     """The order in which the records are stored, the same in every epoch."""
-
-    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
-        return places
+    return places
 
 
 class GlobalOrder:
@@ -79,11 +77,7 @@ class InterleavedOrder:
 
 
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The records at places, int64 [k], of a stream that takes `BLOCK` records from each shard in turn.
-
-    Returns:
-        The shard of each record, and its number in the shard, int64 [k] each.
-    """
+    """The shard, and the number in it, int64 [k] each, at places of a stream that takes `BLOCK` records from each shard in turn."""
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)
     turns = np.cumsum(np.minimum(counts, (rounds[:, None] + 1) * BLOCK) - before, axis=1)

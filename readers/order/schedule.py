@@ -53,18 +53,13 @@ class Schedule:
         fewest = {"short": self.hosts, "pad": 1, "drop": self._global_batch_size}
         return full + (left >= fewest[self.remainder])
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """The number of steps in a complete epoch."""
-        return self.steps_from(0)
-
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass, and the step after its last one; None if it is endless. Passes count from 0.
 
         Passes follow each other. Each ends after an epoch whose count is a multiple of `epochs`,
         so the first is shorter if it begins in a later epoch.
         """
-        first, each = self.steps_from(self.place), self.steps_per_epoch
+        first, each = self.steps_from(self.place), self.steps_from(0)
         if self.epochs is None:
             return 0, None if each else first
         end = first + (self.epochs - self.epoch % self.epochs - 1) * each
@@ -82,7 +77,7 @@ class Schedule:
 
     def after(self, steps: int) -> tuple[int, int]:
         """The (epoch, place) that all hosts together have reached after a number of steps."""
-        if not steps or not self.steps_per_epoch:
+        if not steps or not self.steps_from(0):
             return self.epoch, self.place
         epoch, within, place = self._find(steps - 1)
         if within + 1 == self.steps_from(place):
@@ -94,5 +89,5 @@ class Schedule:
         first = self.steps_from(self.place)
         if number < first:
             return self.epoch, number, self.place
-        epochs, within = divmod(number - first, self.steps_per_epoch)
+        epochs, within = divmod(number - first, self.steps_from(0))
         return self.epoch + 1 + epochs, within, 0

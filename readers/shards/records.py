@@ -58,11 +58,8 @@ class Records:
         cache: Where to keep remote shards; None to read them from the store.
         own: Whether the pixels of each record are a separate allocation, which other records do not keep alive.
 
-    Attributes:
-        memory: Allocates large arrays, and reuses their memory.
-        files: Those of `Plan.files`.
-        is_local: Whether every file is on a local disk, or cached there when first read.
-        skipped: (path, number in the file) of each damaged record found so far.
+    `memory` allocates large arrays, and reuses their memory. `is_local` is whether every file is on a local disk, or cached
+    there when first read. `skipped` has (path, number in the file) of each damaged record found so far.
     """
 
     def __init__(
@@ -219,17 +216,9 @@ class Records:
         return checked, np.stack(good)
 
     def next_good(
-        self,
-        number: int,
-        following: Following,
-        row: int = 0,
-        fetched: Sequence[Framed] = (),
+        self, number: int, following: Following, row: int = 0, fetched: Sequence[Framed] = ()
     ) -> int:
-        """The number of the first intact record after a damaged one; `following` is called with the row.
-
-        Raises:
-            CorruptRecordError: (a ValueError) None of the next records is good.
-        """
+        """The number of the first intact record after a damaged one, or CorruptRecordError; `following` is called with the row."""
         first, count = 0, min(_MOST_DAMAGED_IN_A_ROW, len(self) - 1)
         while first < count:
             # Few at first: damaged records are rare, but where a disk failed there are many.

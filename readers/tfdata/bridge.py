@@ -48,12 +48,7 @@ class TensorBridge:
             self.specs.append(tf.TensorSpec([rows], tf.int64))
 
     def arrays(self, records: BatchSlice, empty: Allocator) -> list[np.ndarray]:
-        """Converts a batch to arrays.
-
-        Args:
-            records: The batch.
-            empty: Allocates large arrays.
-        """
+        """Converts a batch to arrays; `empty` allocates large ones."""
         options = self._options
         batch = records.arrays(self._dense, options.format, empty)
         arrays = [batch[name] for name in self._dense_specs]
@@ -107,8 +102,7 @@ def _ragged_specs(feature: Feature, rows: int | None) -> list[tf.TensorSpec]:
 def ragged_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
     """Converts a column of unknown shape to the arrays that `ragged_tensor` takes.
 
-    Returns:
-        The values, flat; and for each dimension up to the last unknown one, int64 [n], the lengths of its rows.
+    These are the values, flat; and for each dimension up to the last unknown one, int64 [n], the lengths of its rows.
     """
     if feature.is_sequence:
         arrays = [array for value in column.flat() for array in value]
