@@ -143,8 +143,7 @@ class BatchFormat:
             for name in by_name if isinstance(by_name, Mapping) else ():
                 if name not in varying:
                     raise ValueError(
-                        f"{argument} names {name!r}: the features of unknown shape are "
-                        f"{', '.join(varying) or 'none'}"
+                        f"{argument} names {name!r}: the features of unknown shape are {', '.join(varying) or 'none'}"
                     )
         for name, feature in varying.items():
             self._check_padding_value(name, feature)

@@ -125,8 +125,7 @@ def _check_work(options: ReadOptions, argument: str) -> None:
     """Raises ValueError if batches are planned by lengths that `map` or `decoders` may change."""
     if options.format.batching == "packed":
         raise ValueError(
-            f"{argument}= may change the lengths that readers.Packed plans rows by: use transform=, or "
-            "another batching"
+            f"{argument}= may change the lengths that readers.Packed plans rows by: use transform=, or another batching"
         )
     if argument == "map" and options.format.buckets is not None and options.format.to != "longest":
         raise ValueError(

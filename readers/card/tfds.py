@@ -62,8 +62,7 @@ def tfds_problem(manifest: Manifest) -> str:
             if shard.path != join(tfds_folder(manifest), file):
                 return (
                     f"it finds shards only by their numbers, and {shard.path} is named differently, because "
-                    "inputs changed or were rejected late; beam-shards reshard writes numbered "
-                    "shards"
+                    "inputs changed or were rejected late; beam-shards reshard writes numbered shards"
                 )
     return ""
 

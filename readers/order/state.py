@@ -54,8 +54,7 @@ class State:
         held = tuple(_number("held", place) for place in self.held)
         if len(set(held)) < len(held) or max(held, default=-1) >= self.place:
             raise ValueError(
-                f"not a reader's state: held={str(held)[:80]}, expected different places before "
-                f"place={self.place}"
+                f"not a reader's state: held={str(held)[:80]}, expected different places before place={self.place}"
             )
         object.__setattr__(self, "held", held)
         for name in ("order", "dataset"):

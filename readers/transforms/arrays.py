@@ -39,8 +39,7 @@ def checked_keys(keys: Any) -> np.ndarray:
     keys = np.asarray(keys)
     if keys.ndim != 1 or not np.can_cast(keys.dtype, np.int64):
         raise ValueError(
-            f"expected keys of the shape [B] and int64, found the shape {keys.shape} and "
-            f"{keys.dtype}"
+            f"expected keys of the shape [B] and int64, found the shape {keys.shape} and {keys.dtype}"
         )
     return keys.astype(np.int64, copy=False)
 

@@ -41,8 +41,7 @@ class Moments:
             or min(self.std) <= 0
         ):
             raise ValueError(
-                f"mean={self.mean}, std={self.std}: expected finite numbers, one deviation above 0 "
-                "for each mean"
+                f"mean={self.mean}, std={self.std}: expected finite numbers, one deviation above 0 for each mean"
             )
 
     @classmethod
@@ -149,6 +148,5 @@ def _check(values: Array, moments: Moments) -> None:
     channels, shape = len(moments.mean), values.shape
     if channels > 1 and (len(shape) < 2 or shape[-1] != channels):
         raise ValueError(
-            f"the moments have {channels} channels: expected as many in the last dimension, "
-            f"found the shape {shape}"
+            f"the moments have {channels} channels: expected as many in the last dimension, found the shape {shape}"
         )

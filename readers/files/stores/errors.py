@@ -65,8 +65,7 @@ class Errors:
     def aborted(self, path: str) -> Exception:
         """The error for an upload whose parts were dropped."""
         return StoreError(
-            f"{path}: its upload was aborted: does another job write to this directory? Run the same command "
-            "again"
+            f"{path}: its upload was aborted: does another job write to this directory? Run the same command again"
         )
 
     def refusal(self, path: str, status: int, answer: str, reads: bool) -> Exception:
