@@ -135,7 +135,6 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
 
 
 def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
-    """The files that a command lists or writes."""
     if parsed.command == "files":
         dataset = open_dataset(parsed.directory)
         paths = dataset.files(parsed.split)

@@ -194,7 +194,6 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
 def _damage(
     path: str, shard: Shard, index: np.ndarray | None, size: int, crc: int
 ) -> Iterator[Problem]:
-    """The problems of a shard that differs from its manifest."""
     if size != shard.bytes:
         yield Problem(path, f"found {size:,} bytes, the manifest states {shard.bytes:,}")
     bad = [] if index is None else list(_damaged_records(path, index, size))

@@ -92,7 +92,6 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
 
 def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
-    """The order of the records in each epoch."""
     seed, shuffle = options.seed or 0, options.order.shuffle
     if plan.mixed:
         counts, weights = zip(*plan.mixed, strict=True)

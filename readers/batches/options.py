@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from readers.batches.batch_format import BATCH_MASK, BatchFormat, check_one_of, is_number, plain
 from readers.decoders.decoder import Decoder
@@ -52,8 +52,9 @@ class Order:
         for name in ("shuffle", "each_pass"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"Order({name}={getattr(self, name)!r}): expected True or False")
-        if self.by is not None:
-            check_one_of("by", self.by, OrderName)
+        if self.by not in (None, *get_args(OrderName)):
+            names = ", ".join(get_args(OrderName))
+            raise ValueError(f"Order(by={self.by!r}): expected one of {names}, or None")
         if self.buffer is None:
             return
         if not is_number(self.buffer, 1):

@@ -105,7 +105,6 @@ def _check_dense(plan: Plan) -> None:
 
 
 def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
-    """Raises ValueError if the options do not suit the features to batch."""
     schema = plan.schema
     if plan.work is not None:
         _check_work(options, work)

@@ -71,7 +71,6 @@ class TensorBridge:
 def _dense_specs(
     batch_format: BatchFormat, features: Mapping[str, Feature], rows: int | None
 ) -> dict[str, tf.TensorSpec]:
-    """The specs of the dense tensors of a batch, by name."""
     specs = {}
     for name, feature in features.items():
         dtype = tf.as_dtype(feature.dtype)

@@ -118,7 +118,6 @@ def _operation(name: str, inputs: Sequence[Any], specs: Sequence[tf.TensorSpec])
 
 @functools.cache
 def _register() -> None:
-    """Makes the operations known to TensorFlow."""
     (path,) = Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*")
     of_python = (getattr(ctypes.pythonapi, name) for name in _OF_PYTHON)
     pointers = (ctypes.cast(function, _POINTER) for function in of_python)

@@ -135,11 +135,10 @@ def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Arr
         return ops.standardized(dense, moments.mean, moments.std, dtype)
 
     found = ops.on_values(values, normalized)
-    return found if mask is None or ops.is_ragged(found) else ops.masked(found, mask)
+    return found if mask is None else ops.masked(found, mask)
 
 
 def _check(values: Array, moments: Moments) -> None:
-    """Raises ValueError if moments do not fit values."""
     if values.dtype.name != moments.dtype:
         raise ValueError(
             f"expected values of {moments.dtype}, the dtype of the moments, found "

@@ -57,7 +57,6 @@ class AzureStore(Store):
         self._clients: dict[str, Any] = {}
 
     def _container(self, path: str) -> Any:
-        """The library's handle for a path's container."""
         container, _, host = bucket_and_key(path)[0].partition("@")
         if host not in self._clients:
             self._clients[host] = new_client(self._options, host, self.errors)
@@ -222,10 +221,8 @@ def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobSer
         text = _variable("AZURE_STORAGE_CONNECTION_STRING")
     if not text and not endpoint and not name:
         raise errors.refused(f"az://: no account is named: {errors.how_to_sign_in()}")
-    url = (
-        endpoint
-        or f"https://{(host or f'{name}.blob.core.windows.net').replace('.dfs.', '.blob.')}"
-    )
+    address = host.replace(".dfs.", ".blob.") or f"{name}.blob.core.windows.net"
+    url = endpoint or f"https://{address}"
     try:
         if text:
             client = BlobServiceClient.from_connection_string(text, **how)

@@ -67,7 +67,6 @@ class GcsStore(RangeListed):
         return self._client.bucket(bucket).blob(key)
 
     def _blobs(self, prefix: str, **wanted: Any) -> Any:
-        """The library's iterator over a listing."""
         bucket, key = bucket_and_key(prefix)
         return self._client.list_blobs(bucket, prefix=key, retry=self._retry, **wanted)
 

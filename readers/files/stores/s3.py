@@ -170,7 +170,6 @@ def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
 
 
 def _condition(replace: bool) -> dict[str, str]:
-    """The arguments of a request that may or may not replace an object."""
     return {} if replace else {"IfNoneMatch": "*"}
 
 

@@ -70,7 +70,6 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
 
 
 def _requests(path: str, runs: Sequence[Run]) -> list[_Request]:
-    """The requests for the runs of a shard."""
     requests: list[_Request] = [
         (Range(path, begin, min(begin + _REQUEST_BYTES, last)), [])
         for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])
