@@ -30,8 +30,7 @@ class State:
         seed: The seed of the order.
         order: The kind of order, as text.
         dataset: A fingerprint of the records and their order. A state does not fit other datasets.
-        held: The places of records that were read but are not in a batch yet, for example in
-            buckets.
+        held: The places of records that were read but are not in a batch yet, for example in buckets.
         generations: The SHA-256 of the manifests of the datasets, with which they are found again after they have changed.
 
     Raises:

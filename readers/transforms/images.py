@@ -53,15 +53,13 @@ def random_crop(
         images: uint8 or float32 [B, H, W, C], a `tf.Tensor` or `np.ndarray`.
         keys: int64 [B], the keys of the records.
         size: (height, width) of the crop in pixels.
-        padding: Zero pixels to add on every side before cropping; 4, with the size of the images,
-            is common for CIFAR.
+        padding: Zero pixels to add on every side before cropping; 4, with the size of the images, is common for CIFAR.
         salt: Give each use in a pipeline a different salt to make them independent.
 
     Raises:
         ValueError: `images` is not a batch of images, `size` is not two positive numbers,
             `padding` is negative, or the images are known to be smaller than the crop.
-        tf.errors.InvalidArgumentError: When run, if tensors of unknown size are smaller than the
-            crop.
+        tf.errors.InvalidArgumentError: When run, if tensors of unknown size are smaller than the crop.
     """
     ops = operations_of(images, keys)
     images, size = ops.checked_batch(images), _height_width(size)
