@@ -143,10 +143,8 @@ def _check_shard(path: str, of_index: str, shard: Shard) -> Iterator[Problem]:
         yield from _damage(path, shard, index, size, crc)
     elif index is not None and (headers != index[:, 1] - FRAME_BYTES).any():
         row = int(np.argmax(headers != index[:, 1] - FRAME_BYTES))
-        yield Problem(
-            of_index,
-            f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}, but the shard has none there",
-        )
+        words = f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}"
+        yield Problem(of_index, f"{words}, but the shard has none there")
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:

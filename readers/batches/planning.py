@@ -94,10 +94,8 @@ def _check_dense(plan: Plan) -> None:
             found = f"the shape {shape}, where None is a size that varies"
         more = ""
         if feature.is_image:
-            more = (
-                f", decode it to one size with decoders={{{name!r}: readers.decoders.Resize(224)}}, or write "
-                "the dataset with --image_size"
-            )
+            resized = f"decoders={{{name!r}: readers.decoders.Resize(224)}}"
+            more = f", decode it to one size with {resized}, or write the dataset with --image_size"
         raise ValueError(
             f"feature {name!r} has {found}, so records cannot be stacked: use batching='padded' or "
             f"batching='ragged', leave it out with columns={more}"

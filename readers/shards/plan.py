@@ -48,11 +48,9 @@ class Part:
 
     Attributes:
         path: The file's path; without `file://` if it is local.
-        skip: The number of records before the run.
-        take: The number of records in the run.
+        skip, take: The numbers of records before the run and in it.
         total: The number of records in the whole file; None before its index is read.
-        bytes: The file's size according to the manifest; None without a manifest.
-        crc32c: The file's CRC32C according to the manifest; None without a manifest.
+        bytes, crc32c: The file's size and CRC32C according to the manifest; None without a manifest.
         version: The inode and the time of the last change of a local file when the plan was made; None for other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
@@ -97,7 +95,6 @@ class Plan:
         name: The split, with its slice, as the caller gave it.
         schema: The features of each record, after the work on it.
         parts: The runs of records to read, in the order of the files.
-        records: The number of records.
         record_bytes: The mean size of a framed record; None if there are no records.
         fingerprint: Values that change whenever the records or their order change, but not when the dataset is moved.
         mixed: The number of records and the weight of each dataset in a mixture; empty for a single dataset.

@@ -104,9 +104,7 @@ class Records:
     def read(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Reads the records with some numbers together, and yields them in order, before any work on them.
 
-        Raises:
-            CorruptRecordError: (a ValueError) The next record fails its checksum; the message names the file and the byte.
-            ValueError: The next record does not fit the schema; the message also names the feature.
+        Raises CorruptRecordError if the next record fails its checksum, RecordError if it does not fit the schema.
         """
         framed, good = self._checked(self._read(np.array(numbers, np.int64)))
         for row, is_good in enumerate(np.all(good, axis=0)):
@@ -159,10 +157,8 @@ class Records:
             rows: How features become rows. The kernel truncates and pads their columns accordingly; if it cannot read a
                 record, they stay as they are.
 
-        Raises:
-            CorruptRecordError: (a ValueError) A record is damaged, and `skip` is false, or too many after it are damaged, too.
-            RecordError: (a ValueError) A record does not fit the schema, or the work on it fails.
-            DatasetError: (a ValueError) A file or its index was changed, or an index is damaged.
+        Raises CorruptRecordError if a record is damaged, and `skip` is false, or too many after it are damaged, too;
+        RecordError if one does not fit the schema, or the work on it fails; DatasetError if a file or its index was changed.
         """
         several = [*zip(*fetched, strict=True)] or [()] * len(self.files)
         pairs = [*zip(self.files, several, strict=True)]

@@ -133,11 +133,10 @@ class TorchPass(Iterator[Any]):
     def __next__(self) -> Any:
         try:
             batch, self._next = next(self._ahead)
-        except StopIteration:
-            raise
-        except BaseException:
+        except BaseException as error:
             # A generator that raised would otherwise end the pass as if all batches had been read.
-            self._ahead = self._begin()
+            if not isinstance(error, StopIteration):
+                self._ahead = self._begin()
             raise
         return batch
 

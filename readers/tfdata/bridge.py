@@ -27,10 +27,7 @@ class TensorBridge:
     """Flattens a batch to a list of arrays in Python, and rebuilds the batch in TensorFlow.
 
     The list holds an array for each dense name, the result of `ragged_arrays` for each ragged feature, and the
-    keys of the records, if the options ask for them.
-
-    Attributes:
-        specs: The dtypes and shapes of the arrays.
+    keys of the records, if the options ask for them. `specs` are the dtypes and shapes of the arrays.
     """
 
     def __init__(self, schema: Schema, options: ReadOptions) -> None:

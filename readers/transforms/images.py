@@ -1,8 +1,7 @@
 """Transforms of batches of images.
 
-Random transforms depend only on a key for each image: a resumed run, or one with
-another batch size, augments each image in the same way. All keep the dtype, so that images can stay
-uint8, a quarter of the size of float32, until `normalize` or `to_float`.
+Random transforms depend only on a key for each image: a resumed run, or one with another batch size, augments each image in the
+same way. All keep the dtype, so that images can stay uint8, a quarter of the size of float32, until `normalize` or `to_float`.
 """
 
 from __future__ import annotations
