@@ -292,12 +292,9 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
 
     Args:
         texts: In UTF-8.
-        vocabulary_size: The maximum number of ids; there are fewer if too few pairs occur twice.
-
-    Raises:
-        UsageError: The size is out of range.
+        vocabulary_size: The maximum number of ids, after `check_vocabulary_size`; there are fewer if too few
+            pairs occur twice.
     """
-    check_vocabulary_size(vocabulary_size)
     tokenizers = require("tokenizers", "beam", "--tokens bpe")
     level = tokenizers.pre_tokenizers.ByteLevel
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=_RESERVED[1]))
