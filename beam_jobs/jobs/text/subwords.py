@@ -183,9 +183,6 @@ def _has_words_apart(file: dict[str, Any]) -> bool:
 
     The expression of `ByteLevel` cuts a text before each space that follows a letter, digit or mark, and
     no other part of such a tokenizer looks beyond a cut. A word here begins with the space before it.
-
-    Args:
-        file: The contents of the tokenizer's file.
     """
     cutter, after = file["pre_tokenizer"] or {}, file["post_processor"] or {"type": "ByteLevel"}
     added = file["added_tokens"]

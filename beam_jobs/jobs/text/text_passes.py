@@ -53,7 +53,6 @@ def _tokenizer_of(
     """The tokenizer of a job; None without tokens.
 
     Args:
-        spec: Defines the records.
         vocabulary: All words by id; empty if they are not known yet.
         file: The contents of the tokenizer's file; empty without subwords.
     """

@@ -114,7 +114,6 @@ def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
     """A file's kind by its name, "txt" or a `table_kind`, and whether it is gzipped.
 
     Args:
-        path: The file's path.
         whole: Whether the file is one text, which may have any ending but those of tables that are not text.
 
     Raises:
