@@ -13,7 +13,7 @@ from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from beam_jobs.jobs.text.text_job import TextJob
-    from beam_jobs.jobs.text.text_spec import Tokens
+    from beam_jobs.jobs.text.text_reader import Tokens
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
 

@@ -149,9 +149,7 @@ class ImageAnnotations:
         """The source of an image with its annotations, or with the files that hold them.
 
         Args:
-            source: The image.
             path: The image's path, or that of its archive.
-            statuses: The statuses of the files that exist.
 
         Raises:
             UsageError: The image is in a `.tar.gz` or in Parquet, and the annotations are files.
