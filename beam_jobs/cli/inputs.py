@@ -125,10 +125,6 @@ class InputFlags(JobFlags):
 
         return Dialect.parse(self.text_encoding, self.delimiter)
 
-    @property
-    def names_inputs(self) -> bool:
-        return bool(self.table or self.input)
-
     def validate(self) -> None:
         super().validate()
         _ = self.dialect
@@ -148,21 +144,14 @@ class InputFlags(JobFlags):
         """Whether `--key` names records without a --table."""
         return self.key == "member"
 
-    def check_delimiter(self, inputs: Inputs) -> None:
+    def check_delimiter(self, first_files: Iterable[str]) -> None:
         """Raises UsageError for a `--delimiter` that applies to none of the first files."""
         from beam_jobs.sources.tables import has_delimiter
 
-        if self.delimiter and not any(map(has_delimiter, self.delimited(inputs))):
+        if self.delimiter and not any(map(has_delimiter, first_files)):
             raise UsageError(
                 f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
             )
-
-    def delimited(self, inputs: Inputs) -> Iterator[str]:
-        """Yields the names of the first files to which `--delimiter` may apply: here, of the tables."""
-        from beam_jobs.storage.listing import match
-
-        for pattern in inputs.patterns:
-            yield from (file.path for file in match(pattern, FILES_TRIED))
 
     @property
     def feature_encodings(self) -> dict[str, str]:
@@ -243,6 +232,7 @@ class InputFlags(JobFlags):
         from beam_jobs.sources.inputs import Inputs
         from beam_jobs.sources.joined_inputs import JoinedInputs
         from beam_jobs.sources.table_inputs import TableInputs
+        from beam_jobs.storage.listing import match
 
         if self.table:
             tables = TableInputs.of_tables(
@@ -255,7 +245,8 @@ class InputFlags(JobFlags):
                 dialect=self.dialect,
                 complete=not in_files,
             )
-            self.check_delimiter(tables)
+            found = (match(pattern, FILES_TRIED) for pattern in tables.patterns)
+            self.check_delimiter(file.path for file in itertools.chain.from_iterable(found))
             return tables
         inputs = Inputs.of(self.input, output, samples=True, columns=columns, key=self.key)
         known = in_files or any(
@@ -281,5 +272,4 @@ def _lie_in_one_folder(inputs: Inputs) -> bool:
         entries = os.scandir(inputs.root or "/")
         if not any(entry.is_dir() or archive_kind(entry.name) for entry in entries):
             return True
-    sources = itertools.chain.from_iterable(map(inputs.named, inputs.patterns))
-    return not any("/" in source.file or archive_kind(source.file) for source in sources)
+    return not any("/" in source.file or archive_kind(source.file) for source in inputs.named())

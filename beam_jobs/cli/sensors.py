@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
@@ -350,9 +349,8 @@ class SensorFlags(InputFlags):
 
 
 def _applies(flag: str, inputs: Inputs) -> bool:
-    first = itertools.chain.from_iterable(inputs.first(p, FILES_TRIED) for p in inputs.patterns)
     return any(
         flag in flags_of(name)
-        for source, _ in first
+        for source, _ in inputs.first(FILES_TRIED)
         for name in (source.file, *(path for _, path, _, _ in source.joined))
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -96,10 +95,6 @@ class TextFlags(InputFlags):
         "keep only the first of equal texts in the global order, and count the others",
         unset="keep all",
     )
-
-    @property
-    def drops_equals(self) -> bool:
-        return self.drop_duplicates
 
     def validate(self) -> None:
         super().validate()
@@ -223,19 +218,13 @@ class TextFlags(InputFlags):
         labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
-        self.check_delimiter(inputs)
+        self.check_delimiter(source.file for source, _ in inputs.first(FILES_TRIED))
         texts = names_in(self.text_field)
         fields = [*filter(None, [label_field, self._key_column]), *columns]
         fields += texts if len(texts) > 1 else ()
         if fields:
             _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field
-
-    def delimited(self, inputs: Inputs) -> Iterator[str]:
-        yield from super().delimited(inputs)
-        if self.record == "line":
-            for pattern in inputs.patterns:
-                yield from (source.file for source, _ in inputs.first(pattern, FILES_TRIED))
 
 
 def _check_first(job: TextJob) -> None:

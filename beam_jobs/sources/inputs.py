@@ -194,30 +194,27 @@ class Inputs:
             else:
                 yield source
 
-    def first(self, pattern: str, limit: int) -> Iterator[tuple[Source, bytes | None]]:
-        """Yields the first sources of a pattern, with the bytes of those from a `.tar.gz`."""
-        opened: Iterator[Iterable[tuple[Source, bytes | None]]] = (
-            self.unpacked(source) if source.packed and not source.error else [(source, None)]
-            for source in self.sources(pattern, limit)
-        )
-        return itertools.islice(itertools.chain.from_iterable(opened), limit)
+    def first(self, limit: int) -> Iterator[tuple[Source, bytes | None]]:
+        """Yields the first sources of each pattern, with the bytes of those from a `.tar.gz`."""
+        for pattern in self.patterns:
+            opened: Iterator[Iterable[tuple[Source, bytes | None]]] = (
+                self.unpacked(source) if source.packed and not source.error else [(source, None)]
+                for source in self.sources(pattern, limit)
+            )
+            yield from itertools.islice(itertools.chain.from_iterable(opened), limit)
 
-    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields the same sources as `sources`, but the sizes of files may be unknown."""
-        return self.sources(pattern, limit)
+    def named(self) -> Iterator[Source]:
+        """Yields the sources of all patterns; the sizes of files may be unknown."""
+        return itertools.chain.from_iterable(map(self.sources, self.patterns))
 
     def first_columns(self) -> set[str]:
         """The names of the columns that the first inputs have as metadata."""
-        first = (self.first(pattern, SAMPLED_ROWS) for pattern in self.patterns)
-        return {name for source, _ in itertools.chain.from_iterable(first) for name in source.row}
+        return {name for source, _ in self.first(SAMPLED_ROWS) for name in source.row}
 
     def first_value(self, column: str) -> Any:
         """The first value of a column in the first inputs; None if they have none."""
-        for pattern in self.patterns:
-            for source, _ in self.first(pattern, SAMPLED_ROWS):
-                if source.row.get(column) not in (None, ""):
-                    return source.row[column]
-        return None
+        values = (source.row.get(column) for source, _ in self.first(SAMPLED_ROWS))
+        return next((value for value in values if value not in (None, "")), None)
 
     def _members(self, archive: Source, kind: str) -> Iterator[Source]:
         listed: list[Member] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import itertools
 import json
 import math
 import re
@@ -287,7 +286,7 @@ class Labels:
         if self.mode != "csv":
             return
         owners, packed = dict[str, str](), list[str]()
-        for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
+        for source in inputs.named():
             file, name = source.file, None if source.error else self._name_of(source)
             if source.packed:  # It may have files of any name.
                 packed.append(file)

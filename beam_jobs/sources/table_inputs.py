@@ -149,7 +149,7 @@ class TableInputs(RowInputs):
             pattern: One of `patterns`.
             limit: Maximum number of rows, the first ones of the first tables by name.
         """
-        for batch, _ in file_batches(self.named(pattern, limit)):
+        for batch, _ in file_batches(self._named(pattern, limit)):
             infos = iter(file_infos([self.path_of(source) for source in batch if not source.error]))
             for source in batch:
                 if source.error:
@@ -178,7 +178,10 @@ class TableInputs(RowInputs):
                     return source._replace(key=path), info
         return source, missing
 
-    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+    def named(self) -> Iterator[Source]:
+        return itertools.chain.from_iterable(map(self._named, self.patterns))
+
+    def _named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         paths = (file.path for file in match(pattern, limit))
         return itertools.islice(itertools.chain.from_iterable(map(self._rows, paths)), limit)
 
