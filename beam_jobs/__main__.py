@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_jobs.errors import JobError
@@ -61,15 +60,10 @@ def failed(message: str, code: int, as_json: bool) -> int:
 
 def show(text: str) -> int:
     """Prints a text on stdout; returns the exit code, which is 0 for a closed pipe, as after `head`."""
-    try:
-        print(text, flush=True)
-    except OSError as error:
-        # Python would write the rest at its end, and fail once more.
-        with Path(os.devnull).open("w") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            return failed(f"stdout cannot be written: {error}", 1, as_json=False)
-    return 0
+    from beam_jobs.cli.parser import unprinted
+
+    error = unprinted(text)
+    return failed(f"stdout cannot be written: {error}", 1, as_json=False) if error else 0
 
 
 def main(arguments: list[str]) -> int:

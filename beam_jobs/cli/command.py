@@ -6,7 +6,6 @@ import argparse
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -51,9 +50,6 @@ class Command:
     """A checked command.
 
     Attributes:
-        flags: What was typed.
-        job: Defines the records.
-        output: The dataset.
         beam: Beam's own options.
         processes: The number of processes that load and encode in each of the runner's workers.
         drops: The duplicates to drop, one entry for each search.
@@ -78,11 +74,7 @@ class Command:
 
 
 def command_of(flags: CommandFlags) -> Command:
-    """Makes the command of valid flags, and checks it against its inputs and output; writes nothing.
-
-    Raises:
-        UsageError: The flags do not fit the inputs, the output or the engine.
-    """
+    """Makes the command of valid flags; UsageError if they do not fit the inputs, the output or the engine."""
     dataset, run = flags.dataset, flags.run
     rest = (*engine_flags(run.engine, flags.beam), *flags.beam)
     options = _beam_options(rest)
@@ -111,7 +103,7 @@ def command_of(flags: CommandFlags) -> Command:
         beam=options,
         processes=processes_of(options, rest),
         drops=_drops(
-            flags.job.drops_equals,
+            flags.job.given("drop_duplicates"),
             dataset.drop_near_duplicates,
             ",".join(filter(None, (dataset.keep_out, _living(dataset, directory)))),
             job,
@@ -167,20 +159,16 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     return Follow(flags.run.engine, flags.run.engine_page, output.staging, shards, note)
 
 
-class _BeamParser(argparse.ArgumentParser):
-    """An argument parser that reports a mistake as a `UsageError` of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
     """Parses Beam's options; raises UsageError for an invalid value, where Beam would exit."""
-    parser = _BeamParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
         if "_add_argparse_args" in vars(kind):
             kind._add_argparse_args(parser)
-    parser.parse_known_args(arguments)
+    try:
+        parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from None
     return PipelineOptions(list(arguments))
 
 
