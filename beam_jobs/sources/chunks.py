@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -194,11 +193,6 @@ def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list
             batch, references, row_bytes = [], [], 0
     if batch:
         yield batch, references
-
-
-def file_tasks(sources: Iterable[Source]) -> Iterator[Task]:
-    """Yields tasks of whole files that need not be read, sized only by their number."""
-    return batch_chunks((Chunk(source, 0, 0, 1, source.size) for source in sources), sys.maxsize)
 
 
 def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:
