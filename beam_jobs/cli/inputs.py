@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
     from beam_jobs.sources.rows import Dialect
+
+# Precedes the name of a column in a value.
+COLUMN = "column:"
 
 # Files that are looked at before the run.
 FILES_TRIED = 100
@@ -31,10 +34,8 @@ def label_flag(
     """The flag `--label`, whose default depends on the job; empty for the folder, if there are several.
 
     Args:
-        default: The default.
-        also: A sentence about other places of labels, which begins with a full stop and a space.
-        metavar: The names of these places, after a bar.
-        check: Checks the value.
+        default, check: As in `flag` and `Flag`.
+        also, metavar: A sentence about further places of labels, and their names after a bar.
     """
     return flag(
         default,
@@ -208,20 +209,16 @@ class InputFlags(JobFlags):
             )
         return inputs, labels
 
-    def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
-        """The labels; none if no flag asks for them, and all inputs lie in one folder.
-
-        Raises:
-            UsageError: A table of labels has a name that several inputs share.
-        """
+    def effective_labels(self, labels: Labels, inputs: Inputs) -> Labels:
+        """The labels, which `check_names` checks; none if no flag asks for them, and all inputs lie in one folder."""
         from beam_jobs.sources.labels import Labels
 
         labels.check_names(inputs)
-        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
+        asked = self.given("label") or self.table
+        return labels if asked or not _lie_in_one_folder(inputs) else Labels()
 
-    def without_label(self, label: str, job: Job) -> Iterator[str]:
-        """Yields a line about the label that the records of a job do not have."""
-        if not label and "label" not in job.schema:
+    def warnings(self, job: Job) -> Iterable[str]:
+        if not self.given("label") and "label" not in job.schema:
             yield (
                 "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
                 "or --label none if this is what you want"

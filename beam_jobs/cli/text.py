@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
+from beam_jobs.cli.inputs import COLUMN, FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
+    from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.text.text_job import TextJob
     from beam_jobs.jobs.text.text_spec import Tokens
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
-
-# Precedes the name of a column in a value.
-_COLUMN = "column:"
 
 # Kinds of tokens that are chosen by name; a tokenizer's file is chosen by its path.
 _NAMED = ("none", "words", "bytes", "bpe")
@@ -141,9 +140,9 @@ class TextFlags(InputFlags):
     @property
     def _key_column(self) -> str:
         """The field or column next to the texts that has their keys."""
-        if (self.table and self.path_column) or not self.key.startswith(_COLUMN):
+        if (self.table and self.path_column) or not self.key.startswith(COLUMN):
             return ""
-        return self.key.removeprefix(_COLUMN)
+        return self.key.removeprefix(COLUMN)
 
     def _check_vocabulary_size(self) -> None:
         from beam_jobs.jobs.text.subwords import check_vocabulary_size
@@ -154,6 +153,9 @@ class TextFlags(InputFlags):
             raise UsageError(
                 f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a vocabulary: drop it"
             )
+
+    def warnings(self, job: Job) -> Iterable[str]:
+        return ()  # Most texts have no label.
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.text.text_job import TextJob

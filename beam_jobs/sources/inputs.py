@@ -56,10 +56,6 @@ def _has_index(path: str) -> bool:
     return archive_kind(path) in ("zip", "tar") or path.lower().endswith(".parquet")
 
 
-def _skips_none(path: str) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Inputs:
     """Files and archives that patterns match.
@@ -71,7 +67,7 @@ class Inputs:
         samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars, with columns of the
             member with the same name.
         columns: The columns to take from sidecars.
-        skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path.
+        skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path; None skips none.
         dialect: How tables and texts are written.
         key: The source of keys: "path", or "member" for the paths of members inside their archives.
         span: The names to list, if the inputs are on a disk or in a store.
@@ -84,7 +80,7 @@ class Inputs:
     output: str = ""
     samples: bool = False
     columns: tuple[str, ...] = ()
-    skips: Callable[[str], bool] = _skips_none
+    skips: Callable[[str], bool] | None = None
     dialect: Dialect = DEFAULT
     key: str = "path"
     span: Span = ALL
@@ -157,11 +153,11 @@ class Inputs:
         """Yields the files that one of the patterns matches; arguments as for `sources`."""
         in_output, start = membership(self.output), len(self.root) + 1
         # With a limit, a remote folder is not listed to its end, unless files may be skipped.
-        listed = None if is_local(pattern) or self.skips is not _skips_none else limit
+        listed = None if is_local(pattern) or self.skips else limit
         files = (
             Source(self.prefix + path[start:], size, modified)
             for path, size, modified in match(pattern, listed, limit is not None, self.span)
-            if not in_output(path) and not self.skips(path)
+            if not in_output(path) and not (self.skips and self.skips(path))
         )
         return itertools.islice(files, limit)
 
@@ -223,7 +219,8 @@ class Inputs:
             with open_seekable(self.path(archive.key)) as file:
                 try:
                     for member in members(file, kind):
-                        if not self.skips(f"{self.path(archive.key)}/{member.name}"):
+                        path = f"{self.path(archive.key)}/{member.name}"
+                        if not (self.skips and self.skips(path)):
                             listed.append(member)
                 except RejectError as error:  # The members before the damage are good.
                     broken = str(error)

@@ -81,10 +81,6 @@ class Span(NamedTuple):
     after: str = ""
     until: str | None = None
 
-    def holds(self, name: str) -> bool:
-        """Whether a name is among them."""
-        return self.after < name and (self.until is None or name <= self.until)
-
     def may_hold(self, folder: str) -> bool:
         """Whether names that begin with a folder's and a slash may be among them."""
         first, end = f"{folder}/", f"{folder}{_AFTER_SLASH}"
