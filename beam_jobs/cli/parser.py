@@ -182,11 +182,7 @@ def declared_flags() -> dict[str, dict[str, Flag]]:
 
 
 def parse_flags(arguments: Sequence[str]) -> CommandFlags:
-    """Parses a command line; each flag is checked, but not their combination.
-
-    Raises:
-        UsageError: An argument is unknown, or its value is missing or not valid.
-    """
+    """Parses a command line; UsageError for an unknown argument, and for a missing or wrong value of one."""
     name = _job_in(arguments)
     job, declared = _JOBS[name], declared_flags()[name]
     texts, beam = _sorted(name, arguments[1:])

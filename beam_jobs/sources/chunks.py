@@ -136,12 +136,7 @@ def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
 
 
 def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iterator[Source]:
-    """Yields the row groups of a Parquet file, several megabytes in each; the file with an error if it cannot be read.
-
-    Args:
-        file: The file.
-        open_: Opens it, so that seeking is cheap.
-    """
+    """Yields the row groups of a Parquet file, several megabytes in each; the file with an error if it cannot be read."""
     try:
         with open_(file) as opened:
             rows = row_groups(opened)
@@ -161,15 +156,7 @@ def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iter
 
 
 def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
-    """The counts of all ranges of a file, sorted.
-
-    Args:
-        counts: The counts, in any order.
-        what: What was counted, for the error.
-
-    Raises:
-        DataError: The ranges do not cover the file, or overlap.
-    """
+    """The counts of all ranges of a file, sorted; DataError about `what` was counted if the ranges do not cover the file."""
     ranges = sorted(counts, key=lambda count: count.range.start)
     source = ranges[0].range.source
     ends = [0, *(count.range.end for count in ranges)]

@@ -162,11 +162,8 @@ class Inputs:
         return itertools.islice(files, limit)
 
     def spans(self, pattern: str, processes: int = 1) -> list[Span]:
-        """Values of `span` that cover everything that a pattern matches, one for each listing task.
-
-        Args:
-            pattern: One of `patterns`.
-            processes: The number of processes of this machine that list; 1 if workers of an engine do.
+        """Values of `span` that cover all that a pattern matches, one for each listing task; arguments as for
+        `spans_of_pattern`.
         """
         # A store is listed with many requests at once; spans would only add requests.
         if processes > 1 and self.in_store:
@@ -177,11 +174,7 @@ class Inputs:
         """Yields the files that one of the patterns matches, and members of its `.zip` and `.tar` files.
 
         A `.tar.gz` is one source; `unpacked` yields its members. A damaged archive ends with a source
-        that has an error.
-
-        Args:
-            pattern: One of `patterns`.
-            limit: Maximum number of files and archives, the first ones by name.
+        that has an error. With a limit, only the first files and archives by name are read.
         """
         for source in self.files(pattern, limit):
             kind = archive_kind(source.key)
@@ -294,12 +287,7 @@ class Inputs:
             yield lone_sidecar(archive, sidecar), b""
 
     def open(self, source: Source) -> BinaryIO:
-        """Opens a source for reading; seeking is cheap.
-
-        Raises:
-            OSError: the source is missing or unreadable.
-            RejectError: the source is a damaged member of an archive.
-        """
+        """Opens a source in which seeking is cheap; errors as for `stream`."""
         if source.location is None:
             return open_seekable(self.path_of(source))
         return io.BytesIO(self.read(source))

@@ -106,13 +106,9 @@ def unescaped(pattern: str) -> str:
 
 
 def common_root(patterns: list[str]) -> str:
-    """The deepest directory that contains all possible matches of patterns, without a final slash.
+    """The deepest directory that contains all possible matches of patterns from `absolute`, without a final slash.
 
-    Args:
-        patterns: Patterns from `absolute`.
-
-    Raises:
-        UsageError: the patterns are on different filesystems.
+    Raises UsageError if the patterns are on different filesystems.
     """
     parts = [unescaped(fixed_folder(pattern)).split("/") for pattern in patterns]
     common = parts[0]
