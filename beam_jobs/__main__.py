@@ -55,9 +55,9 @@ def failed(message: str, code: int, as_json: bool) -> int:
 
 def show(text: str) -> int:
     """Prints a text on stdout; returns the exit code, which is 0 for a closed pipe, as after `head`."""
-    from beam_jobs.cli.parser import unprinted
+    from beam_jobs.cli.parser import print_text
 
-    error = unprinted(text)
+    error = print_text(text)
     return failed(f"stdout cannot be written: {error}", 1, as_json=False) if error else 0
 
 

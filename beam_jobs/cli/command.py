@@ -6,6 +6,7 @@ import argparse
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -153,16 +154,20 @@ def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Fo
     return Follow(flags.run.engine, flags.run.engine_page, output.staging, shards, note)
 
 
+class _BeamParser(argparse.ArgumentParser):
+    """An argument parser that reports a mistake as a `UsageError` of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
 def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
     """Parses Beam's options; raises UsageError for an invalid value, where Beam would exit."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser = _BeamParser(add_help=False, allow_abbrev=False)
     for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
         if "_add_argparse_args" in vars(kind):
             kind._add_argparse_args(parser)
-    try:
-        parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise UsageError(str(error)) from None
+    parser.parse_known_args(arguments)
     return PipelineOptions(list(arguments))
 
 

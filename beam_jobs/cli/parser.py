@@ -270,7 +270,7 @@ def _unknown(job: str, first: str) -> str:
     return f"unknown argument {first}{hint or f'; {PROGRAM} {job} --help-all lists all flags'}"
 
 
-def unprinted(text: str) -> str:
+def print_text(text: str) -> str:
     """Prints a text on stdout; returns why that failed, empty for a closed pipe, as after `head`."""
     try:
         print(text, flush=True)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-from beam_jobs.cli.parser import unprinted
+from beam_jobs.cli.parser import print_text
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
@@ -68,7 +68,7 @@ class Report:
         """Prints text on stdout; the object gets the values instead."""
         self._values |= values
         if not self._as_json:
-            self._unprinted = self._unprinted or unprinted(visible(text))
+            self._unprinted = self._unprinted or print_text(visible(text))
 
     def note(self, *lines: str, **values: Any) -> None:
         """Prints lines on stderr; the object gets the values, too."""
@@ -91,7 +91,7 @@ class Report:
         """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
         if self._as_json:
             ending = {"warnings": self._warnings, "exit_code": self._code}
-            self._unprinted = unprinted(json.dumps(self._values | ending))
+            self._unprinted = print_text(json.dumps(self._values | ending))
         if self._unprinted and not self._code:
             self.fail(1, f"stdout cannot be written: {self._unprinted}; everything else was done")
         return self._code

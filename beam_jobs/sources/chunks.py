@@ -136,7 +136,12 @@ def byte_ranges(source: Source, size: int = CHUNK_BYTES) -> Iterator[Chunk]:
 
 
 def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iterator[Source]:
-    """Yields the row groups of a Parquet file, several megabytes in each; the file with an error if it cannot be read."""
+    """Yields the row groups of a Parquet file, several megabytes in each; the file with an error if it cannot be read.
+
+    Args:
+        file: The file.
+        open_: Opens it, so that seeking is cheap.
+    """
     try:
         with open_(file) as opened:
             rows = row_groups(opened)

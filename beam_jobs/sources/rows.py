@@ -182,7 +182,13 @@ def _gap_end(text: str, at: int) -> int:
 def text_rows(
     file: BinaryIO, kind: str, gzipped: bool, dialect: Dialect = DEFAULT
 ) -> Iterator[Row]:
-    """Yields every row of a table of one of `TEXT_KINDS`, including those that cannot be read.
+    """Yields every row of a table of text, including those that cannot be read.
+
+    Args:
+        file: The table, at its beginning.
+        kind: One of `TEXT_KINDS`.
+        gzipped: Whether the file is compressed.
+        dialect: How it is written.
 
     Raises:
         RejectError: the file cannot be read to its end.
