@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beam_jobs.errors import JobError
@@ -17,14 +16,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _PACKAGES = {
-    "apache_beam": "beam-shards[beam]",
-    "PIL": "beam-shards[beam]",
-    "tqdm": "beam-shards[beam]",
-    "orjson": "beam-shards[beam]",
     "google_crc32c": "beam-shards",
-    "grpc": "beam-shards[beam]",
+    **dict.fromkeys(("apache_beam", "PIL", "tqdm", "orjson", "grpc"), "beam-shards[beam]"),
 }
-
 
 # The compiled part, whose error names the command to type.
 _KERNEL = "readers.format.compiled.kernel"
@@ -46,14 +40,14 @@ def _missing(error: ImportError, as_json: bool = False) -> int:
 
 def failed(message: str, code: int, as_json: bool) -> int:
     """Prints one line, and with --json an object; returns the exit code."""
+    shown = message
     if not message.isprintable() or "://" in message:
         # They import NumPy, which takes longer than all the rest.
         from readers.format.display import visible_line, without_credentials
 
         message = without_credentials(message)
-        print(f"error: {visible_line(message)}", file=sys.stderr)
-    else:
-        print(f"error: {message}", file=sys.stderr)
+        shown = visible_line(message)
+    print(f"error: {shown}", file=sys.stderr)
     if as_json:
         show(json.dumps({"error": message, "warnings": [], "exit_code": code}))
     return code
@@ -61,15 +55,10 @@ def failed(message: str, code: int, as_json: bool) -> int:
 
 def show(text: str) -> int:
     """Prints a text on stdout; returns the exit code, which is 0 for a closed pipe, as after `head`."""
-    try:
-        print(text, flush=True)
-    except OSError as error:
-        # Python would write the rest at its end, and fail once more.
-        with Path(os.devnull).open("w") as nothing:
-            os.dup2(nothing.fileno(), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            return failed(f"stdout cannot be written: {error}", 1, as_json=False)
-    return 0
+    from beam_jobs.cli.parser import print_text
+
+    error = print_text(text)
+    return failed(f"stdout cannot be written: {error}", 1, as_json=False) if error else 0
 
 
 def main(arguments: list[str]) -> int:

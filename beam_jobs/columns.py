@@ -69,12 +69,6 @@ class Ragged:
             copied.append(b"".join([data[start:stop] for start, stop in spans]))
         return Ragged(lengths, copied[0] if len(copied) == 1 else b"".join(copied))
 
-    def slice(self, start: int, stop: int) -> Ragged:
-        """The byte strings of consecutive rows."""
-        lengths = self.lengths[start:stop]
-        end = int(self.ends[stop - 1]) if stop > start else 0
-        return Ragged(lengths, self.data[end - int(lengths.sum(dtype=np.int64)) : end])
-
 
 # Fewer bytes than this are sent as they are.
 _WORTH_COMPRESSING = 512

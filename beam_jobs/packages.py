@@ -34,11 +34,7 @@ _PACKAGES = ("beam-shards", "apache-beam", "numpy", "pillow")
 
 @functools.cache
 def versions(*more: str) -> dict[str, str]:
-    """Returns the versions of Python and of the installed packages that affect a dataset's bytes.
-
-    Args:
-        more: Packages that affect this job only.
-    """
+    """The versions of Python and of the installed packages that affect a dataset's bytes, with `more` of this job."""
     from importlib import metadata
 
     found = {"python": platform.python_version()}
@@ -51,11 +47,7 @@ def versions(*more: str) -> dict[str, str]:
 
 
 def check_crc32c() -> None:
-    """Checks that google-crc32c computes checksums in native code.
-
-    Raises:
-        UsageError: It fell back to Python, which is a thousand times slower.
-    """
+    """Raises UsageError if google-crc32c computes checksums in Python, which is a thousand times slower."""
     from readers.format.tfrecord import crc32c_is_native
 
     if not crc32c_is_native():

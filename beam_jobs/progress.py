@@ -54,21 +54,12 @@ def progress_line(
     if rate >= 0.5:
         text += f", {amount(rate)}/s"
     if total and rate:
-        text += f", {time_left(total - done, rate)}"
+        text += f", {tqdm.format_interval(max(total - done, 0) / rate)} left"
     return text + (f", {rejected:,} rejected" if rejected else "")
 
 
-def time_left(rest: float, rate: float) -> str:
-    """The time for the rest at a rate per second, as `05:00 left`."""
-    return f"{tqdm.format_interval(max(rest, 0) / rate)} left"
-
-
 class _Display:
-    """The current phase of a job, shown on a stream.
-
-    Attributes:
-        seconds: Phase -> the time until another one began, in the order in which they began.
-    """
+    """The current phase of a job, shown on a stream."""
 
     def __init__(self, stream: TextIO, line_seconds: float, quiet_seconds: float) -> None:
         self._stream, self._line_seconds = stream, line_seconds
@@ -81,6 +72,7 @@ class _Display:
         self._since = time.monotonic()
         self._first_line = self._since + quiet_seconds
         self._next_line = self._since + line_seconds
+        # Phase -> the time until another one began, in the order in which they began.
         self.seconds: dict[str, float] = {}
 
     def expect(self, phase: str, total: int, unit: str) -> None:
@@ -190,36 +182,25 @@ class Reported(Protocol):
     def advance(self, phase: str, amount: int, rejected: int) -> None: ...
 
 
-_display: _Display | None = None
-
 _reported: Reported | None = None
 
 
-def report_to(reported: Reported) -> None:
-    """Reports the progress of this process, which has no display."""
+def report_to(reported: Reported | None) -> None:
+    """Reports the progress of this process from now on; to nobody if the argument is None."""
     global _reported
     _reported = reported
 
 
-def relay(send: Callable[[list[tuple[str, int, int]]], Any]) -> Relay:
-    """Sends the progress of this process to another one; arguments as for `Relay`."""
-    relay = Relay(send)
-    report_to(relay)
-    return relay
-
-
 def expect(phase: str, total: int, unit: str) -> None:
     """Adds to the expected total of a phase."""
-    shown = _display or _reported
-    if shown:
-        shown.expect(phase, total, unit)
+    if _reported:
+        _reported.expect(phase, total, unit)
 
 
 def begin(phase: str) -> None:
     """Starts a phase that counts nothing."""
-    shown = _display or _reported
-    if shown:
-        shown.begin(phase)
+    if _reported:
+        _reported.begin(phase)
 
 
 def advance(phase: str, amount: int, rejected: int = 0) -> None:
@@ -230,9 +211,8 @@ def advance(phase: str, amount: int, rejected: int = 0) -> None:
         amount: The finished amount, in the unit of `expect`.
         rejected: The number of rejected inputs in it.
     """
-    shown = _display or _reported
-    if shown:
-        shown.advance(phase, amount, rejected)
+    if _reported:
+        _reported.advance(phase, amount, rejected)
 
 
 # Phase -> its seconds, before a display; and the least that are worth a word.
@@ -243,7 +223,7 @@ _EARLY_SECONDS = 0.5
 @contextlib.contextmanager
 def early(phase: str, counted: bool = True) -> Iterator[None]:
     """Announces an early phase once if it takes long, before a job has a display; times it if it is `counted`."""
-    if _display or _reported:
+    if _reported:
         yield
         return
     said = [f"{phase} ..."], {"file": sys.stderr, "flush": True}
@@ -268,12 +248,12 @@ def display(
     Yields:
         The seconds of each phase, in the order in which they began; complete when the context closes.
     """
-    global _display
-    _display = display = _Display(stream, line_seconds, quiet_seconds)
+    before, display = _reported, _Display(stream, line_seconds, quiet_seconds)
     display.seconds |= _early
     _early.clear()
+    report_to(display)
     try:
         yield display.seconds
     finally:
-        _display = None
+        report_to(before)
         display.close()

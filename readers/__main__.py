@@ -17,7 +17,7 @@ from typing import NoReturn, TextIO
 from readers.bench import bench, decoders_of, function_of, step_of
 from readers.card.readme import write_card
 from readers.check import check
-from readers.dataset import Dataset
+from readers.dataset import open as open_dataset
 from readers.describe import describe
 from readers.diff import diff, lines
 from readers.files.files import StoreError
@@ -123,11 +123,9 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
         compared = diff(directory, parsed.other, parsed.keys)
         return [json.dumps(compared)] if parsed.json else lines(compared)
     if parsed.command == "bench":
-        how = {
-            name: getattr(parsed, name) for name in ("split", "seconds", "batch_size", "batching")
-        }
         work = {"decoders": decoders_of(parsed.decoders), "map": function_of(parsed.map)}
-        timings = bench(directory, step=step_of(parsed.step), **how, **work)
+        how = {"batch_size": parsed.batch_size, "batching": parsed.batching, **work}
+        timings = bench(directory, parsed.split, step_of(parsed.step), parsed.seconds, **how)
         return [json.dumps(timings.to_json()) if parsed.json else str(timings)]
     if parsed.command == "report":
         page = report(directory, parsed.output, records=parsed.records, against=parsed.against)
@@ -137,19 +135,13 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
 
 
 def _written(parsed: argparse.Namespace) -> Iterable[str | Path]:
-    """The files that a command lists or writes."""
     if parsed.command == "files":
-        dataset = Dataset(parsed.directory, Manifest.read(parsed.directory))
-        paths, named = (
-            dataset.files(parsed.split),
-            [parsed.split or name for name in dataset.splits],
-        )
-        splits = [dataset.splits[name] for name in {*named}]
+        dataset = open_dataset(parsed.directory)
+        paths = dataset.files(parsed.split)
+        splits = [split for name, split in dataset.splits.items() if parsed.split in (None, name)]
         if unseen := sum(split.stored - split.records for split in splits):
-            what = (
-                "of their records are gone, or not in this subset, but other programs will see them"
-            )
-            print(f"{unseen:,} {what}", file=sys.stderr)
+            what = "are gone, or not in this subset, but other programs will see them"
+            print(f"{unseen:,} of their records {what}", file=sys.stderr)
         return paths
     return write_card(parsed.directory, parsed.output, parsed.license)
 

@@ -58,8 +58,7 @@ class Dataset:
     The methods `load`, `as_numpy`, `torch_batches` and `jax_batches` are the readers of the same names,
     with this dataset as the path.
 
-    Printing it shows the same text as `beam-shards info`. A notebook also shows ten records, drawn
-    with a fixed seed.
+    Printing it shows the same text as `beam-shards info`. A notebook also shows ten records, drawn with a fixed seed.
 
     Attributes:
         directory: The dataset's directory.
@@ -115,10 +114,9 @@ class Dataset:
     def class_weights(self, split: str | None = None) -> NDArray[np.float64]:
         """A weight for each class, inversely proportional to how often it occurs, float64 [classes].
 
-        The weight of a class is records / (classes that occur * records of the class), as in
-        scikit-learn's `balanced`; it is 0 for a class without records. Keras takes
-        `dict(enumerate(weights))` as `class_weight`, PyTorch's losses take `torch.tensor(weights,
-        dtype=torch.float32)` as `weight`.
+        The weight of a class is records / (classes that occur * records of the class), as in scikit-learn's `balanced`; it is 0
+        for a class without records. Keras takes `dict(enumerate(weights))` as `class_weight`, PyTorch's losses take
+        `torch.tensor(weights, dtype=torch.float32)` as `weight`.
 
         Args:
             split: The split whose labels are counted. None means the only split, or `train`.

@@ -28,9 +28,7 @@ def shown_records(
 ) -> Iterator[str]:
     """Yields records as text: dtype, shape and first values of each array.
 
-    These are the first ones of a split or a slice, or those with some keys, by default of any split.
-
-    Raises ValueError if a key does not exist.
+    These are the first ones of a split or a slice, or those with some keys, by default of any split; ValueError without one.
     """
     chosen, manifest = _chosen(directory, split, count, keys)
     names = manifest.classes

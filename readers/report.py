@@ -33,13 +33,9 @@ def report(
         The path of the file.
 
     Raises:
-        ValueError: `records` is below 1.
+        ValueError, FileNotFoundError, StoreError: As for `readers.check`.
         ImportError: Jinja2 or Pillow is not installed.
-        CorruptRecordError: (a ValueError) The checksum of a record is wrong.
-        DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
-        FileNotFoundError: A file of the dataset is missing.
         OSError: The page cannot be written: the directory of `output` is missing, or `output` is not a file.
-        StoreError: (an OSError) A store still fails after several retries.
 
     Example:
         >>> readers.report("shards/images", "images.html")

@@ -54,8 +54,7 @@ class RecordSource:
     and returns a list of the same records in a third of the time.
 
     Args:
-        path: A dataset's directory, or a list of them; or, with `schema`, TFRecord files as for
-            `as_numpy`.
+        path: A dataset's directory, or a list of them; or, with `schema`, TFRecord files as for `as_numpy`.
         split: A split or a slice of one, `"train[:10%]"`. None means the only split, or `train`.
         columns: The features to read, also with names of channels, as for `load`. None reads all.
         verify_crc: Whether to check the CRC32C of every record read.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import google_crc32c
 import numpy as np
@@ -16,14 +17,8 @@ from readers.files.of_path import files_of, read_file
 from readers.files.processors import processors
 from readers.format.display import counted, format_bytes
 from readers.format.index import checked_offsets, parse_head
-from readers.format.lookup.rows import RowList, unpack_rows
-from readers.format.manifest import (
-    Manifest,
-    generation_file,
-    index_path,
-    join,
-    open_generation,
-)
+from readers.format.lookup.rows import unpack_rows
+from readers.format.manifest import Manifest, generation_file, index_path, join, open_generation
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
 from readers.shards.opened.fetch import ShardBytes
@@ -110,12 +105,12 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     problems = [problem for several in found for problem in several]
     for name, file in manifest.files.items():
         path = join(directory, file.path)
-        problems += _problems(path, _check_file(path, manifest, name))
+        problems += _problems(path, _check_file(path, partial(manifest.check_file, name)))
     for split in splits:
-        for rows in (split.gone, split.rows):
-            if rows is not None:
-                path = join(directory, rows.path)
-                problems += _problems(path, _check_rows(path, rows, split.stored))
+        for rows in filter(None, (split.gone, split.rows)):
+            path = join(directory, rows.path)
+            unpack = partial(unpack_rows, listed=rows, stored=split.stored)
+            problems += _problems(path, _check_file(path, unpack))
     path = join(directory, generation_file(manifest.generation))
     problems += _problems(path, _check_generation(path))
     return Verification(
@@ -148,10 +143,8 @@ def _check_shard(path: str, of_index: str, shard: Shard) -> Iterator[Problem]:
         yield from _damage(path, shard, index, size, crc)
     elif index is not None and (headers != index[:, 1] - FRAME_BYTES).any():
         row = int(np.argmax(headers != index[:, 1] - FRAME_BYTES))
-        yield Problem(
-            of_index,
-            f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}, but the shard has none there",
-        )
+        words = f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}"
+        yield Problem(of_index, f"{words}, but the shard has none there")
 
 
 def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
@@ -199,13 +192,10 @@ def _read(path: str, index: np.ndarray | None) -> tuple[int, np.ndarray]:
 def _damage(
     path: str, shard: Shard, index: np.ndarray | None, size: int, crc: int
 ) -> Iterator[Problem]:
-    """The problems of a shard that differs from its manifest."""
     if size != shard.bytes:
         yield Problem(path, f"found {size:,} bytes, the manifest states {shard.bytes:,}")
-    bad = 0
-    for problem in [] if index is None else _damaged_records(path, index, size):
-        bad += 1
-        yield problem
+    bad = [] if index is None else list(_damaged_records(path, index, size))
+    yield from bad
     if not bad and size == shard.bytes:
         message = f"its CRC32C is {crc:08x}, the manifest states {shard.crc32c:08x}"
         if index is not None:
@@ -228,29 +218,19 @@ def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Proble
             yield Problem(path, "truncated or missing", int(first) + row, int(rows[row, 0]))
 
 
-def _check_file(path: str, manifest: Manifest, name: str) -> Iterator[Problem]:
-    """The problem of a vocabulary or a tokenizer, if there is one."""
+def _check_file(path: str, check: Callable[[bytes], object]) -> Iterator[Problem]:
+    """The problem of a file for whose bytes a function raises an error, if there is one."""
     try:
-        manifest.check_file(name, read_file(path))
-    except ValueError as error:
-        yield Problem(path, str(error))
-
-
-def _check_rows(path: str, rows: RowList, stored: int) -> Iterator[Problem]:
-    """The problem of a file with rows, if there is one."""
-    try:
-        unpack_rows(read_file(path), rows, stored)
-    except ValueError as error:
+        check(read_file(path))
+    except (ValueError, RecursionError) as error:
         yield Problem(path, str(error))
 
 
 def _check_generation(path: str) -> Iterator[Problem]:
     """The problem of the newest generation's manifest. It may be missing, because readers use its copy."""
     try:
-        Manifest.from_bytes(read_file(path))
+        yield from _check_file(path, Manifest.from_bytes)
     except (FileNotFoundError, PermissionError) as error:
         # Stores answer 403 for a missing file if the user may not list.
         if isinstance(error, RefusedError):
             raise
-    except (ValueError, RecursionError) as error:
-        yield Problem(path, str(error))

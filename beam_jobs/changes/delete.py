@@ -24,7 +24,6 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
             yield f"{directory}: nothing to delete; it stays generation {parent.generation}"
             return
         splits, folder = dict(parent.splits), change.folder()
-        change.begin(folder)
         for name, rows in gone.items():
             splits[name] = without(change, f"{folder}/{name}", change.splits[name], rows)
         change.commit(splits=splits)

@@ -118,8 +118,6 @@ def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
                 f: tuple(s for part in parts for s in part.families[f]) for f in first.families
             },
         )
-        if not seen.all():
-            change.begin(change.folder())
         splits[name] = with_rows(change, f"{change.folder()}/{name}", split, seen, False)
     rejects = tuple(path for manifest in manifests for path in manifest.rejects)
     base = tuple({base: None for manifest in manifests for base in manifest.base})

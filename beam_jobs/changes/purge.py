@@ -109,10 +109,11 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
             # An interrupted purge leaves generations some of whose files are deleted.
             lost = {path for path in paths - state.sizes.keys() if _INSIDE.match(path)}
             listing += [number] * bool(lost or paths & found.keys())
-        tags = [name for name, number in tagged(state).items() if number in listing]
-        delete_files(join(place, name) for name in tags)
         drop(state, listing, 1 << 63)
         after = state_of(place)
+        # Another command may have tagged one of them meanwhile.
+        tags = [name for name, number in tagged(after).items() if number not in after.generations]
+        delete_files(join(place, name) for name in tags)
         left, damaged = _found(after, scan, processes)
     erased = Counter(hashes[key] for rows in found.values() for _, key in rows)
     return {

@@ -43,7 +43,6 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
 def _subset(change: Change, generation: Generation, chosen: dict[str, np.ndarray]) -> Manifest:
     """Commits some records of a generation; returns their manifest."""
     folder, splits = change.folder(), dict[str, Split]()
-    change.begin(folder)
     for name, rows in chosen.items():
         stored = StoredSplit(*generation[:2], generation.manifest.splits[name])
         split, seen = change.parent.splits[name], np.zeros(stored.split.stored, bool)

@@ -8,8 +8,19 @@ from collections.abc import Iterator
 
 from beam_jobs.dataset.output import STAGING, resolve
 from beam_jobs.errors import JobError, TakenError, UsageError
-from beam_jobs.storage.atomic import write_file
-from readers.format.manifest import TAGS, DatasetError, Generation, join, open_generation
+from beam_jobs.storage.atomic import delete_files, write_file
+from beam_jobs.storage.files import content_of
+from readers.format.manifest import (
+    TAGS,
+    DatasetError,
+    Generation,
+    generation_file,
+    join,
+    open_generation,
+)
+
+# Commits of other commands that may be in the way.
+_ATTEMPTS = 10
 
 _NAME = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
 
@@ -41,10 +52,21 @@ def tag(directory: str, name: str, number: int | None = None) -> str:
         found = open_generation(directory if number is None else f"{directory}@{number}")
     except DatasetError as error:
         raise UsageError(str(error)) from None
-    line = f"{found.manifest.generation} {found.sha256}\n"
-    try:
-        path = join(directory, f"{TAGS}/{name}")
-        write_file(path, line.encode(), join(directory, f"{STAGING}/tags"))
-    except TakenError:
-        raise UsageError(f"{directory}@{name} is another generation; tags never change") from None
-    return f"{directory}@{name}: generation {found.manifest.generation}"
+    number = found.manifest.generation
+    path, line = join(directory, f"{TAGS}/{name}"), f"{number} {found.sha256}\n"
+    for _ in range(_ATTEMPTS):
+        try:
+            write_file(path, line.encode(), join(directory, f"{STAGING}/tags"))
+            break
+        except TakenError:
+            raise UsageError(
+                f"{directory}@{name} is another generation; tags never change"
+            ) from None
+        except FileNotFoundError:  # The commit of another command deletes what it finds unfinished.
+            continue
+    if content_of(path) is None or content_of(join(directory, generation_file(number))) is None:
+        delete_files([path])
+        raise UsageError(
+            f"{directory}: another command was changing generation {number}; try again"
+        )
+    return f"{directory}@{name}: generation {number}"

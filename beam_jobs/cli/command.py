@@ -51,9 +51,6 @@ class Command:
     """A checked command.
 
     Attributes:
-        flags: What was typed.
-        job: Defines the records.
-        output: The dataset.
         beam: Beam's own options.
         processes: The number of processes that load and encode in each of the runner's workers.
         drops: The duplicates to drop, one entry for each search.
@@ -78,11 +75,7 @@ class Command:
 
 
 def command_of(flags: CommandFlags) -> Command:
-    """Makes the command of valid flags, and checks it against its inputs and output; writes nothing.
-
-    Raises:
-        UsageError: The flags do not fit the inputs, the output or the engine.
-    """
+    """Makes the command of valid flags; UsageError if they do not fit the inputs, the output or the engine."""
     dataset, run = flags.dataset, flags.run
     rest = (*engine_flags(run.engine, flags.beam), *flags.beam)
     options = _beam_options(rest)
@@ -110,27 +103,21 @@ def command_of(flags: CommandFlags) -> Command:
         output=output,
         beam=options,
         processes=processes_of(options, rest),
-        drops=_drops(
-            flags.job.drops_equals,
-            dataset.drop_near_duplicates,
-            ",".join(filter(None, (dataset.keep_out, _living(dataset, directory)))),
-            job,
-            output.feature_names,
-        ),
+        drops=_drops(flags, job, output),
         follow=None if on_this_machine(options) else _follow(flags, output, options),
     )
 
 
-def _living(dataset: DatasetFlags, directory: str) -> str:
-    """The dataset with which the records of an append are compared, too; empty for none."""
+def _living(dataset: DatasetFlags, directory: str) -> list[str]:
+    """The dataset with which the records of an append are compared, too."""
     if not (dataset.append and dataset.drop_near_duplicates):
-        return ""
+        return []
     if dataset.existing == "replace":
         raise UsageError(
             "--existing replace: with --drop_near_duplicates, a record would be near the one that it replaces: delete "
             "those keys first"
         )
-    return directory
+    return [directory]
 
 
 def _check_early_end(options: PipelineOptions) -> None:
@@ -184,29 +171,24 @@ def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
     return PipelineOptions(list(arguments))
 
 
-def _drops(
-    equal: bool, threshold: str, keep_out: str, job: Job, feature_names: Mapping[str, str]
-) -> tuple[NearRules, ...]:
+def _drops(flags: CommandFlags, job: Job, output: Output) -> tuple[NearRules, ...]:
     """The duplicates to drop: equal texts, and those of `--drop_near_duplicates` and `--keep_out`."""
-    if not (equal or threshold or keep_out):
-        return ()
-    compared = job.compared
-    equals = (NearRules(Equality(), compared),) * equal
-    if not (threshold or keep_out):
-        return equals
-    likeness = _likeness(threshold, compared)
-    others = tuple(
-        _kept_out(directory, likeness, compared, feature_names) for directory in names_in(keep_out)
-    )
-    return *equals, NearRules(likeness, compared, bool(threshold), keep_out=others)
-
-
-def _likeness(threshold: str, compared: Compared) -> Likeness:
-    value = threshold_of(threshold) if threshold else DEFAULTS[compared.kind]
-    try:
-        return Likeness(compared.kind, value, len(compared.features))
-    except ValueError as error:
-        raise UsageError(f"--drop_near_duplicates {error}") from None
+    threshold = flags.dataset.drop_near_duplicates
+    keep_out = [*names_in(flags.dataset.keep_out), *_living(flags.dataset, output.directory)]
+    drops = []
+    if flags.job.given("drop_duplicates"):
+        drops.append(NearRules(Equality(), job.compared))
+    if threshold or keep_out:
+        compared = job.compared
+        value = threshold_of(threshold) if threshold else DEFAULTS[compared.kind]
+        try:
+            likeness = Likeness(compared.kind, value, len(compared.features))
+        except ValueError as error:
+            raise UsageError(f"--drop_near_duplicates {error}") from None
+        names = output.feature_names
+        others = tuple(_kept_out(place, likeness, compared, names) for place in keep_out)
+        drops.append(NearRules(likeness, compared, bool(threshold), keep_out=others))
+    return tuple(drops)
 
 
 def _kept_out(

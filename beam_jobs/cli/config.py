@@ -14,11 +14,7 @@ from beam_jobs.packages import require
 
 
 def with_config(arguments: Sequence[str]) -> list[str]:
-    """The arguments, with the flags of `--config FILE` that they do not give themselves.
-
-    Raises:
-        UsageError: The file cannot be read, or holds anything but flags of one job.
-    """
+    """The arguments, with the flags of `--config FILE` that they lack; UsageError if it has anything but flags of one job."""
     path, rest = "", list[str]()
     appends = "--append" in arguments
     left = iter(arguments)
@@ -60,25 +56,30 @@ def _output_in(arguments: Sequence[str]) -> str:
 
 
 def _stated(directory: str) -> dict[str, Any]:
-    """The options of a dataset, without those of its inputs; UsageError if there is no dataset."""
-    from beam_jobs.records.mapping import MAP_DIGEST
-    from readers.format.manifest import FACTS, DatasetError, open_generation
+    """The flags of a dataset, without those of its inputs; UsageError if there is no dataset."""
+    from readers.format.manifest import DatasetError, open_generation
 
     try:
         options = open_generation(directory).manifest.options
     except DatasetError as error:
         raise UsageError(f"--append: {error}") from None
-    others = ("input", "table", "keep_out", *FACTS, MAP_DIGEST)
-    found = {name: value for name, value in options.items() if name not in others}
-    texts: dict[str, Any] = json.loads(json.dumps(found), parse_int=str, parse_float=str)
-    return texts
+    texts = json.loads(json.dumps(options), parse_int=str, parse_float=str)
+    return _flags_in(texts, "input", "table", "keep_out")
+
+
+def _flags_in(options: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """The options of a manifest that are flags, without some others."""
+    from beam_jobs.records.mapping import MAP_DIGEST
+    from readers.format.manifest import FACTS
+
+    left_out = (*others, *FACTS, MAP_DIGEST)
+    return {name: value for name, value in options.items() if name not in left_out}
 
 
 def _read(path: str) -> tuple[dict[str, Any], bool]:
     """The values of a file by key, and whether it is a manifest; numbers are text, as on a command line."""
-    from beam_jobs.records.mapping import MAP_DIGEST
     from beam_jobs.storage.files import read_bytes
-    from readers.format.manifest import FACTS, MANIFEST, join
+    from readers.format.manifest import MANIFEST, join
 
     in_file = path.lower().endswith((".json", ".yaml", ".yml"))
     file = path if in_file else join(path, MANIFEST)
@@ -97,10 +98,7 @@ def _read(path: str) -> tuple[dict[str, Any], bool]:
         raise UsageError(f"--config {path}: {error}") from None
     of_manifest = not in_file
     if isinstance(found, dict) and isinstance(found.get("options"), dict):
-        of_manifest, stated = True, found["options"]
-        # The keys of a manifest that are not flags.
-        facts = (*FACTS, MAP_DIGEST)
-        found = {name: value for name, value in stated.items() if name not in facts}
+        of_manifest, found = True, _flags_in(found["options"])
     if not isinstance(found, dict):
         raise UsageError(
             f"--config {path}: expected lines of a flag's name and its value, such as seed: 1"

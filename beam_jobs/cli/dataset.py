@@ -21,11 +21,7 @@ ONE_SPLIT = "train=1"
 
 
 def threshold_of(text: str) -> float:
-    """The number in a value of `--drop_near_duplicates`.
-
-    Raises:
-        UsageError: The value is not a number.
-    """
+    """The number in a value of `--drop_near_duplicates`; UsageError if there is none."""
     try:
         return float(text)
     except ValueError:
@@ -35,11 +31,7 @@ def threshold_of(text: str) -> float:
 
 
 def bytes_of(size: str) -> int:
-    """The bytes in a value of `--max_record_bytes`.
-
-    Raises:
-        UsageError: The text is not a size, or the size is more than a record can hold.
-    """
+    """The bytes in a value of `--max_record_bytes`; UsageError if it is no size, or more than a record can hold."""
     from beam_jobs.dataset.output import parse_size
     from readers.format.tfrecord import MAX_RECORD_BYTES
 
@@ -189,11 +181,7 @@ class DatasetFlags(Flags):
         self.check_splits()
 
     def check_splits(self) -> None:
-        """Checks the value of `--splits`.
-
-        Raises:
-            UsageError: It is not a list of names and shares.
-        """
+        """Raises UsageError if `--splits` is not a list of names and shares."""
         from beam_jobs.plan.placement import Splits
 
         if not self.split_column:
@@ -236,11 +224,7 @@ class DatasetFlags(Flags):
         return ""
 
     def feature_names(self, schema: Schema) -> Mapping[str, str]:
-        """The names in Examples of those features that are called otherwise there.
-
-        Raises:
-            UsageError: The schema lacks a feature, or a name is given twice.
-        """
+        """Feature -> its other name in Examples; UsageError if the schema lacks it, or a name is given twice."""
         return {}
 
     def facts(self, splits: Splits) -> dict[str, Any]:
@@ -261,11 +245,7 @@ class DatasetFlags(Flags):
         mapper: Mapper | None = None,
         dry_run: bool = False,
     ) -> Output:
-        """The dataset that a job writes, with the features that a mapper makes; the manifest states the options.
-
-        Raises:
-            UsageError: The flags do not fit the job.
-        """
+        """The dataset that a job writes, whose manifest states the options; UsageError if the flags do not fit the job."""
         from beam_jobs.dataset.generations import begun
         from beam_jobs.dataset.output import Output, parse_num_shards, parse_size
         from beam_jobs.plan.placement import Groups, Placement

@@ -44,7 +44,7 @@ class Flag:
         least: The smallest number that it may be.
         check: Raises UsageError for a wrong value, with what was found and expected: a function of the value, or
             its name below `beam_jobs` and further arguments, such as "plan.placement:Splits.folds", which is
-            imported when the flag is given. The default is not checked.
+            imported when the flag is given.
         needs: This flag changes nothing without one of these, such as "boxes masks".
         excludes: The flags that cannot be combined with this one.
         everyday: Whether the short help shows it.
@@ -64,46 +64,25 @@ class Flag:
     everyday: bool = False
     stated: bool = True
 
-    @property
-    def most(self) -> int | None:
-        """How many values it takes at most; None for any number."""
-        return None if self.kind is list else 0 if self.kind is bool else 1
-
     def value(self, texts: list[str]) -> Any:
-        """The value that texts of a command line have by their form.
-
-        Raises:
-            UsageError: The text is not a number, or not one of the choices.
-        """
+        """The value of the texts after a flag; UsageError if it is not a number, or not one of the choices."""
         if self.kind is bool:
             return True
         if self.kind is list:
             return texts
-        if self.choices:
-            return self._chosen(texts[-1])
-        return self._number(texts[-1]) if self.kind is int else texts[-1]
-
-    def _chosen(self, text: str) -> Any:
-        for choice in self.choices:
-            if str(choice) == text:
-                return choice
-        words = list(map(str, self.choices))
-        raise UsageError(
-            f"--{self.name} {text}: expected {_either(words)}{did_you_mean(text, words)}"
-        )
-
-    def _number(self, text: str) -> int:
+        text, choices = texts[-1], {str(choice): choice for choice in self.choices}
+        if choices and text not in choices:
+            expected = f"{_either([*choices])}{did_you_mean(text, choices)}"
+            raise UsageError(f"--{self.name} {text}: expected {expected}")
+        if choices or self.kind is not int:
+            return choices.get(text, text)
         try:
             return int(text)
         except ValueError:
             raise UsageError(f"--{self.name} {text}: expected a whole number") from None
 
     def check_value(self, value: Any) -> None:
-        """Checks a value that is not the default.
-
-        Raises:
-            UsageError: It is wrong.
-        """
+        """Raises UsageError for a wrong value; the default is not checked."""
         if self.least is not None and value < self.least:
             raise UsageError(f"--{self.name} {value}: expected at least {self.least}")
         if not self.check or value == self.default:
@@ -177,11 +156,7 @@ class Flags(abc.ABC):
         return field is not None and getattr(self, name) not in (field.default, [])
 
     def validate(self) -> None:
-        """Checks the flags together, without a look at inputs or output.
-
-        Raises:
-            UsageError: One needs another one, or two flags contradict each other.
-        """
+        """Raises UsageError if a flag needs another one, or two contradict each other; looks at no input or output."""
         for field in filter(lambda field: self.given(field.name), dataclasses.fields(self)):
             needs = field.metadata.get("needs", "").split()
             if needs and not any(map(self.given, needs)):
@@ -237,16 +212,6 @@ class JobFlags(Flags):
 
     # What `--input` should name.
     inputs_expected: ClassVar[str] = "name files or a folder, or add a --table"
-
-    @property
-    @abc.abstractmethod
-    def names_inputs(self) -> bool:
-        """Whether a flag names inputs."""
-
-    @property
-    def drops_equals(self) -> bool:
-        """Whether records that equal others are dropped."""
-        return False
 
     def encoded_job(self, job: Job, encoding: str) -> FileJob:
         """A job that these flags made, with another `--encoding`; UsageError if they or its records do not allow it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -264,7 +263,7 @@ class ImageFlags(InputFlags):
         annotations = annotations.check_files(inputs)
         return ImageJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=self.effective_labels(self.label, labels, inputs),
+            labels=self.effective_labels(labels, inputs),
             image_size=parse_image_size(self.image_size),
             resize=self.resize,
             channels=self.channels,
@@ -285,6 +284,3 @@ class ImageFlags(InputFlags):
         replace(self, encoding=chosen, encodings="", strip_metadata=False).validate()
         others = {name: e for name, e in self.feature_encodings.items() if name != "image"}
         return replace(cast("ImageJob", job), encoding=chosen, encodings=others)
-
-    def warnings(self, job: Job) -> Iterable[str]:
-        yield from self.without_label(self.label, job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
     from beam_jobs.sources.rows import Dialect
+
+# Precedes the name of a column in a value.
+COLUMN = "column:"
 
 # Files that are looked at before the run.
 FILES_TRIED = 100
@@ -31,10 +34,8 @@ def label_flag(
     """The flag `--label`, whose default depends on the job; empty for the folder, if there are several.
 
     Args:
-        default: The default.
-        also: A sentence about other places of labels, which begins with a full stop and a space.
-        metavar: The names of these places, after a bar.
-        check: Checks the value.
+        default, check: As in `flag` and `Flag`.
+        also, metavar: A sentence about further places of labels, and their names after a bar.
     """
     return flag(
         default,
@@ -125,10 +126,6 @@ class InputFlags(JobFlags):
 
         return Dialect.parse(self.text_encoding, self.delimiter)
 
-    @property
-    def names_inputs(self) -> bool:
-        return bool(self.table or self.input)
-
     def validate(self) -> None:
         super().validate()
         _ = self.dialect
@@ -148,21 +145,14 @@ class InputFlags(JobFlags):
         """Whether `--key` names records without a --table."""
         return self.key == "member"
 
-    def check_delimiter(self, inputs: Inputs) -> None:
+    def check_delimiter(self, first_files: Iterable[str]) -> None:
         """Raises UsageError for a `--delimiter` that applies to none of the first files."""
         from beam_jobs.sources.tables import has_delimiter
 
-        if self.delimiter and not any(map(has_delimiter, self.delimited(inputs))):
+        if self.delimiter and not any(map(has_delimiter, first_files)):
             raise UsageError(
                 f"--delimiter {self.delimiter}: none of the first files is a .csv or a .tsv: drop it"
             )
-
-    def delimited(self, inputs: Inputs) -> Iterator[str]:
-        """Yields the names of the first files to which `--delimiter` may apply: here, of the tables."""
-        from beam_jobs.storage.listing import match
-
-        for pattern in inputs.patterns:
-            yield from (file.path for file in match(pattern, FILES_TRIED))
 
     @property
     def feature_encodings(self) -> dict[str, str]:
@@ -219,20 +209,16 @@ class InputFlags(JobFlags):
             )
         return inputs, labels
 
-    def effective_labels(self, label: str, labels: Labels, inputs: Inputs) -> Labels:
-        """The labels; none if no flag asks for them, and all inputs lie in one folder.
-
-        Raises:
-            UsageError: A table of labels has a name that several inputs share.
-        """
+    def effective_labels(self, labels: Labels, inputs: Inputs) -> Labels:
+        """The labels, which `check_names` checks; none if no flag asks for them, and all inputs lie in one folder."""
         from beam_jobs.sources.labels import Labels
 
         labels.check_names(inputs)
-        return Labels() if not (label or self.table) and _lie_in_one_folder(inputs) else labels
+        asked = self.given("label") or self.table
+        return labels if asked or not _lie_in_one_folder(inputs) else Labels()
 
-    def without_label(self, label: str, job: Job) -> Iterator[str]:
-        """Yields a line about the label that the records of a job do not have."""
-        if not label and "label" not in job.schema:
+    def warnings(self, job: Job) -> Iterable[str]:
+        if not self.given("label") and "label" not in job.schema:
             yield (
                 "all inputs are in one folder, so the records have no label: add --label csv:FILE or column:NAME, "
                 "or --label none if this is what you want"
@@ -243,6 +229,7 @@ class InputFlags(JobFlags):
         from beam_jobs.sources.inputs import Inputs
         from beam_jobs.sources.joined_inputs import JoinedInputs
         from beam_jobs.sources.table_inputs import TableInputs
+        from beam_jobs.storage.listing import match
 
         if self.table:
             tables = TableInputs.of_tables(
@@ -255,7 +242,8 @@ class InputFlags(JobFlags):
                 dialect=self.dialect,
                 complete=not in_files,
             )
-            self.check_delimiter(tables)
+            found = (match(pattern, FILES_TRIED) for pattern in tables.patterns)
+            self.check_delimiter(file.path for file in itertools.chain.from_iterable(found))
             return tables
         inputs = Inputs.of(self.input, output, samples=True, columns=columns, key=self.key)
         known = in_files or any(
@@ -281,5 +269,4 @@ def _lie_in_one_folder(inputs: Inputs) -> bool:
         entries = os.scandir(inputs.root or "/")
         if not any(entry.is_dir() or archive_kind(entry.name) for entry in entries):
             return True
-    sources = itertools.chain.from_iterable(map(inputs.named, inputs.patterns))
-    return not any("/" in source.file or archive_kind(source.file) for source in sources)
+    return not any("/" in source.file or archive_kind(source.file) for source in inputs.named())

@@ -7,9 +7,11 @@ import glob
 import os
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.cli.dataset import DatasetFlags, EncodedDatasetFlags
@@ -108,15 +110,7 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class CommandFlags:
-    """The flags of a command line.
-
-    Attributes:
-        name: The job's name.
-        job: The flags of its inputs and records.
-        dataset: The flags of its output.
-        run: The flags that choose where it runs and what it prints.
-        beam: The arguments for Beam.
-    """
+    """The flags of the job of a name, and the arguments for Beam."""
 
     name: str
     job: JobFlags
@@ -137,24 +131,19 @@ class CommandFlags:
         return {"job": self.name, **dict(sorted(values.items()))}
 
     def validate(self) -> None:
-        """Checks the flags together, without a look at inputs or output.
-
-        Raises:
-            UsageError: One is missing, or some contradict each other.
-        """
-        self._check_missing()
-        self._check_text()
-        for flags in (self.run, self.dataset, self.job):
-            flags.validate()
-        for name in ("table", "input"):
-            for path in getattr(self.job, name, ()):
-                _check_exists(name, path)
-
-    def _check_missing(self) -> None:
-        if not self.job.names_inputs:
+        """Raises UsageError for missing or contradictory flags, and for local inputs that do not exist."""
+        named = [
+            (name, path) for name in ("table", "input") for path in getattr(self.job, name, ())
+        ]
+        if not named:
             raise UsageError(f"--input is missing: {self.job.inputs_expected}; see --help")
         if self.dataset.output is None and not self.run.dry_run:
             raise UsageError("--output is missing: name a new or empty directory; see --help")
+        self._check_text()
+        for flags in (self.run, self.dataset, self.job):
+            flags.validate()
+        for name, path in named:
+            _check_exists(name, path)
 
     def _check_text(self) -> None:
         """Raises UsageError for text that is not UTF-8, which the manifest cannot state."""
@@ -193,11 +182,7 @@ def declared_flags() -> dict[str, dict[str, Flag]]:
 
 
 def parse_flags(arguments: Sequence[str]) -> CommandFlags:
-    """Parses a command line; each flag is checked, but not their combination.
-
-    Raises:
-        UsageError: An argument is unknown, or its value is missing or not valid.
-    """
+    """Parses a command line; UsageError for an unknown argument, and for a missing or wrong value of one."""
     name = _job_in(arguments)
     job, declared = _JOBS[name], declared_flags()[name]
     texts, beam = _sorted(name, arguments[1:])
@@ -239,7 +224,8 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
         given, equals, text = argument.partition("=")
         name = given.removeprefix("--").replace("-", "_") if given.startswith("--") else ""
         if flag := declared.get(name):
-            found = [text] if equals else values(flag.most)
+            most = {list: None, bool: 0}.get(flag.kind, 1)
+            found = [text] if equals else values(most)
             _check_number(flag, argument, found)
             texts[name] = [*texts.get(name, []), *found]
         elif jobs := [other for other, flags in declared_flags().items() if name in flags]:
@@ -282,6 +268,18 @@ def _unknown(job: str, first: str) -> str:
     name = first.partition("=")[0].strip("-").replace("-", "_")
     hint = did_you_mean(name, [*everyday, *sorted(BEAM_VALUES | BEAM_SWITCHES)], before="--")
     return f"unknown argument {first}{hint or f'; {PROGRAM} {job} --help-all lists all flags'}"
+
+
+def print_text(text: str) -> str:
+    """Prints a text on stdout; returns why that failed, empty for a closed pipe, as after `head`."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # Python would write the rest at its end, and fail once more.
+        with Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        return "" if isinstance(error, BrokenPipeError) else str(error)
+    return ""
 
 
 def help_for(arguments: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -11,9 +10,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
+from beam_jobs.cli.parser import print_text
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
 from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
@@ -57,11 +56,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class Report:
-    """Prints the result of a command: text, or one JSON object on stdout with the same contents.
-
-    Args:
-        as_json: Whether stdout gets the object, and nothing else.
-    """
+    """Prints the result of a command: text, or with `as_json` only one JSON object with the same contents."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json, self._code = as_json, 0
@@ -73,18 +68,7 @@ class Report:
         """Prints text on stdout; the object gets the values instead."""
         self._values |= values
         if not self._as_json:
-            self._print(visible(text))
-
-    def _print(self, text: str) -> None:
-        """Prints on stdout; if that is full or closed, the job still ends."""
-        try:
-            print(text, flush=True)
-        except OSError as error:
-            # A closed pipe, as after `head`, is not a failure.
-            self._unprinted = "" if isinstance(error, BrokenPipeError) else str(error)
-            # Python would write the rest at its end, and fail once more.
-            with Path(os.devnull).open("w") as nothing:
-                os.dup2(nothing.fileno(), sys.stdout.fileno())
+            self._unprinted = self._unprinted or print_text(visible(text))
 
     def note(self, *lines: str, **values: Any) -> None:
         """Prints lines on stderr; the object gets the values, too."""
@@ -107,7 +91,7 @@ class Report:
         """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
         if self._as_json:
             ending = {"warnings": self._warnings, "exit_code": self._code}
-            self._print(json.dumps(self._values | ending))
+            self._unprinted = print_text(json.dumps(self._values | ending))
         if self._unprinted and not self._code:
             self.fail(1, f"stdout cannot be written: {self._unprinted}; everything else was done")
         return self._code
@@ -145,8 +129,7 @@ def format_findings(findings: Findings) -> str:
         lines.append(f"{findings.tried:,} records tried, {len(findings.failed):,} of them rejected")
         known = set(findings.rejects)
         lines += [f"  {_shown(reject)}" for reject in findings.failed if reject not in known]
-    # Names of files that are not UTF-8 hold lone surrogates, which terminals cannot print.
-    return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+    return "\n".join(lines)
 
 
 def _shown(reject: Reject) -> str:
@@ -166,12 +149,7 @@ def next_step(directory: str) -> str:
 
 
 def unused_classes(manifest: Manifest, feature: str) -> str:
-    """Names the labels without a record; empty if there are none or they were not counted.
-
-    Args:
-        manifest: The manifest of a finished job.
-        feature: The name of its labels in Examples.
-    """
+    """Names the labels without a record, given their feature's name in Examples; empty for none."""
     counts = manifest.counts_of(feature)
     names = manifest.label_names
     unused = [name for id_, name in enumerate(names) if counts is not None and not counts[id_]]
@@ -207,7 +185,7 @@ def splits_of(manifest: Manifest) -> tuple[SplitSurvey, ...]:
 def warnings_of(
     output: Output, splits: Sequence[SplitSurvey], has_windows: bool, kept_out: int = 0
 ) -> Iterator[str]:
-    """Yields one warning for each split or shard count that is probably not what the user wanted, and for kept out ones.
+    """Yields a warning for each split or shard count that is probably not what the user wanted, and for kept out records.
 
     Args:
         output: The dataset that was asked for.

@@ -49,10 +49,6 @@ class ReshardFlags(JobFlags):
 
     inputs_expected = "name TFRecord files or a folder"
 
-    @property
-    def names_inputs(self) -> bool:
-        return bool(self.input)
-
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ReshardJob:
         from beam_jobs.jobs.reshard.reshard_job import reshard_job
         from beam_jobs.sources.inputs import Inputs

@@ -64,11 +64,7 @@ class Outcome(NamedTuple):
 
 
 def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end; returns None if it goes on, or runs later, on an engine without this command.
-
-    Raises:
-        JobError: The job failed; no manifest was written.
-    """
+    """Runs a job to its end, or raises a JobError; returns None if an engine runs it on, or later, without this command."""
     directory, early = command.output.directory, ends_early(command.beam)
     check_job_service(command.beam)
     watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
@@ -96,21 +92,12 @@ def run_job(command: Command) -> Outcome | None:
 
 
 def _manifest(directory: str, generation: int) -> Manifest:
-    """The manifest of a generation, read with the options of the job.
-
-    Raises:
-        ValueError: It is damaged.
-        OSError: It cannot be read.
-    """
+    """The manifest of a generation; ValueError if it is damaged, OSError if it cannot be read."""
     return Manifest.from_bytes(read_bytes(join(directory, generation_file(generation))))
 
 
 def survey_job(command: Command) -> Findings:
-    """The result of a dry run; no part of the dataset is written.
-
-    Raises:
-        JobError: The job could not be planned.
-    """
+    """The result of a dry run, which writes no part of the dataset; JobError if the job cannot be planned."""
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
         survey = Survey(command.job, command.output, command.processes, str(path), command.drops)
@@ -144,11 +131,7 @@ def _report_rejects(report: Report, directory: str, manifest: Manifest) -> None:
 
 
 def main_job(command: Command, report: Report) -> None:
-    """Runs a job and reports what it wrote, or would write.
-
-    Raises:
-        JobError: The job failed, or could not be planned.
-    """
+    """Runs a job and reports what it wrote, or would write; JobError if it fails, or cannot be planned."""
     note = command.flags.dataset.note(command.job)
     report.note(f"note: {note}" if note else "", job=command.flags.name)
     report.warn(*command.flags.job.warnings(command.job))

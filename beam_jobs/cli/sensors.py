@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
+from beam_jobs.cli.inputs import COLUMN, FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.sensors.formats.registry import FLAGS, flags_of, suffixes_with
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from beam_jobs.jobs.sensors.sensor_job import SensorJob
     from beam_jobs.sources.inputs import Inputs
 
-# Precede the name of a column, and of an array.
-_COLUMN, _ARRAY = "column:", "array:"
+# Precedes the name of an array in a value.
+_ARRAY = "array:"
 
 # A test compares them with those of the format.
 _DTYPES = """
@@ -42,9 +41,9 @@ def _check_label(label: str) -> None:
 def _check_rate(rate: str) -> None:
     from beam_jobs.jobs.sensors.conditioning import parse_rate
 
-    if rate == _COLUMN:
+    if rate == COLUMN:
         raise UsageError(f"--rate {rate}: expected a name, such as column:rate_hz")
-    if not rate.startswith(_COLUMN):
+    if not rate.startswith(COLUMN):
         parse_rate(rate)
 
 
@@ -223,7 +222,7 @@ class SensorFlags(InputFlags):
 
     def validate(self) -> None:
         super().validate()
-        if self.given("window_label") and not self.label.startswith((_COLUMN, _ARRAY)):
+        if self.given("window_label") and not self.label.startswith((COLUMN, _ARRAY)):
             raise UsageError(
                 f"--window_label {self.window_label}: --label {self.label or 'parent'} labels whole files; "
                 "name the labels of samples, such as --label column:activity"
@@ -238,7 +237,7 @@ class SensorFlags(InputFlags):
         """The steps from a recording to its records."""
         from beam_jobs.jobs.sensors.conditioning import Conditioning, Span, parse_rate
 
-        stated = self.rate and not self.rate.startswith(_COLUMN)
+        stated = self.rate and not self.rate.startswith(COLUMN)
         resample = parse_rate(self.resample, "--resample") if self.resample else 0.0
         gap = Span.parse(self.max_gap, "--max_gap") if self.max_gap else Span(1.0, True, "")
         window = Span.parse(self.window, "--window") if self.window else None
@@ -260,7 +259,7 @@ class SensorFlags(InputFlags):
         from beam_jobs.sources.rows import DEFAULT
 
         extras = self.extras
-        rate_column = self.rate.removeprefix(_COLUMN) if self.rate.startswith(_COLUMN) else ""
+        rate_column = self.rate.removeprefix(COLUMN) if self.rate.startswith(COLUMN) else ""
         names = [*columns, *(extra.column for extra in extras), rate_column]
         array = self.label_array
         inputs, labels = self.find_inputs(
@@ -292,7 +291,7 @@ class SensorFlags(InputFlags):
         )
         return SensorJob(
             inputs=replace(inputs, max_bytes=max_bytes),
-            labels=self.effective_labels(self.label, labels, inputs),
+            labels=self.effective_labels(labels, inputs),
             read_options=read_options,
             dtype=self.dtype,
             encoding=self.encoding,
@@ -312,7 +311,7 @@ class SensorFlags(InputFlags):
         return replace(sensor_job, encodings={**dict.fromkeys(arrays, encoding), **given})
 
     def warnings(self, job: Job) -> Iterable[str]:
-        yield from self.without_label(self.label, job)
+        yield from super().warnings(job)
         yield from cast("SensorJob", job).warnings
 
     def check_formats(self, inputs: Inputs) -> None:
@@ -350,9 +349,8 @@ class SensorFlags(InputFlags):
 
 
 def _applies(flag: str, inputs: Inputs) -> bool:
-    first = itertools.chain.from_iterable(inputs.first(p, FILES_TRIED) for p in inputs.patterns)
     return any(
         flag in flags_of(name)
-        for source, _ in first
+        for source, _ in inputs.first(FILES_TRIED)
         for name in (source.file, *(path for _, path, _, _ in source.joined))
     )

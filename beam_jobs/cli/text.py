@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
 from beam_jobs.cli.flags import flag, names_in
-from beam_jobs.cli.inputs import FILES_TRIED, InputFlags, label_flag
+from beam_jobs.cli.inputs import COLUMN, FILES_TRIED, InputFlags, label_flag
 from beam_jobs.errors import UsageError
 
 if TYPE_CHECKING:
+    from beam_jobs.jobs.job import Job
     from beam_jobs.jobs.text.text_job import TextJob
-    from beam_jobs.jobs.text.text_spec import Tokens
+    from beam_jobs.jobs.text.text_reader import Tokens
     from beam_jobs.sources.inputs import Inputs
     from beam_jobs.sources.labels import Labels
-
-# Precedes the name of a column in a value.
-_COLUMN = "column:"
 
 # Kinds of tokens that are chosen by name; a tokenizer's file is chosen by its path.
 _NAMED = ("none", "words", "bytes", "bpe")
@@ -97,10 +95,6 @@ class TextFlags(InputFlags):
         unset="keep all",
     )
 
-    @property
-    def drops_equals(self) -> bool:
-        return self.drop_duplicates
-
     def validate(self) -> None:
         super().validate()
         if self.table and not self.path_column:
@@ -146,9 +140,9 @@ class TextFlags(InputFlags):
     @property
     def _key_column(self) -> str:
         """The field or column next to the texts that has their keys."""
-        if (self.table and self.path_column) or not self.key.startswith(_COLUMN):
+        if (self.table and self.path_column) or not self.key.startswith(COLUMN):
             return ""
-        return self.key.removeprefix(_COLUMN)
+        return self.key.removeprefix(COLUMN)
 
     def _check_vocabulary_size(self) -> None:
         from beam_jobs.jobs.text.subwords import check_vocabulary_size
@@ -159,6 +153,9 @@ class TextFlags(InputFlags):
             raise UsageError(
                 f"--vocabulary_size {self.vocabulary_size}: only --tokens words and bpe learn a vocabulary: drop it"
             )
+
+    def warnings(self, job: Job) -> Iterable[str]:
+        return ()  # Most texts have no label.
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> TextJob:
         from beam_jobs.jobs.text.text_job import TextJob
@@ -223,19 +220,13 @@ class TextFlags(InputFlags):
         labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table
-        self.check_delimiter(inputs)
+        self.check_delimiter(source.file for source, _ in inputs.first(FILES_TRIED))
         texts = names_in(self.text_field)
         fields = [*filter(None, [label_field, self._key_column]), *columns]
         fields += texts if len(texts) > 1 else ()
         if fields:
             _check_fields(inputs, fields[0], self.record == "file")
         return inputs, labels, label_field
-
-    def delimited(self, inputs: Inputs) -> Iterator[str]:
-        yield from super().delimited(inputs)
-        if self.record == "line":
-            for pattern in inputs.patterns:
-                yield from (source.file for source, _ in inputs.first(pattern, FILES_TRIED))
 
 
 def _check_first(job: TextJob) -> None:

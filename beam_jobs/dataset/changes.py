@@ -140,11 +140,13 @@ def changing(
 def with_rows(run: Holder, path: str, split: Split, seen: np.ndarray, is_subset: bool) -> Split:
     """A split of which readers see the rows that are true, bool [stored]; writes their list, or that of the others.
 
-    A list of the seen rows makes the split a subset. The suffix of the path is added.
+    A list of the seen rows makes the split a subset. The suffix of the path is added. A folder of a command begins with it.
     """
     is_subset = is_subset and bool(seen.any())
     rows, listed = np.flatnonzero(seen if is_subset else ~seen), None
     if len(rows):
+        if isinstance(run, Change):
+            run.begin(path.partition("/")[0])
         path, data = path + (".rows" if is_subset else ".gone"), pack_rows(rows, split.stored)
         write_file(join(run.directory, path), data, run.staging)
         listed = RowList(path, len(rows), google_crc32c.value(data))

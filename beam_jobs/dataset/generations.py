@@ -89,8 +89,9 @@ class State(NamedTuple):
     def named(self) -> frozenset[str]:
         """The folders to which generations refer."""
         paths = [join(self.directory, generation_file(number)) for number in self.generations]
-        contents = [self.content, *map(read_bytes, paths[:-1])]
-        return frozenset(name.decode() for data in contents for name in _NAMED.findall(data))
+        # Another command may have deleted some meanwhile.
+        contents = [self.content, *map(content_of, paths[:-1])]
+        return frozenset(n.decode() for data in contents for n in _NAMED.findall(data or b""))
 
     @property
     def noted(self) -> frozenset[str]:

@@ -274,7 +274,8 @@ def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
     # Nearly all objects are freed with their last reference: collecting cycles took a fifth of the time of listing.
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-    relay = progress.relay(connection.send)
+    relay = progress.Relay(connection.send)
+    progress.report_to(relay)
     while True:
         try:
             function, arguments = connection.recv()

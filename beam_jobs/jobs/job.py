@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -16,7 +17,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import Record
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import Chunk, RangeCount, Task, batch_chunks, file_tasks
+from beam_jobs.sources.chunks import Chunk, RangeCount, Task, batch_chunks
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL, Labels, Names
@@ -201,13 +202,11 @@ class Job(abc.ABC):
 
     def tasks(self, pattern: str, span: Span) -> Iterator[Task]:
         """Yields the tasks of a span of a pattern: numbered chunks, or unnumbered ranges of one file."""
-        sources = self.sources_in(pattern, span)
-        if self.whole_files:
-            yield from file_tasks(sources)
-            return
-        chunks = itertools.chain.from_iterable(map(self.chunks, sources))
+        # Whole files need not be read here, so only their number fills a task.
+        task_bytes = sys.maxsize if self.whole_files else self.inputs.task_bytes
+        chunks = itertools.chain.from_iterable(map(self.chunks, self.sources_in(pattern, span)))
         for _, alike in itertools.groupby(chunks, lambda c: (not c.first) and c.source.key):
-            yield from batch_chunks(alike, self.inputs.task_bytes)
+            yield from batch_chunks(alike, task_bytes)
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""

@@ -46,7 +46,7 @@ _WITH_FOOTER, _END = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def arrow_memory(columns: int, most_bytes: int) -> int:
-    """The bytes that Arrow may allocate to unpack some rows of a Parquet file.
+    """The bytes that Arrow may allocate to unpack rows of a Parquet file.
 
     Args:
         columns: The number of columns in the file, and of fields in them.
@@ -56,11 +56,7 @@ def arrow_memory(columns: int, most_bytes: int) -> int:
 
 
 def arrow_columns(file: BinaryIO, kind: str) -> tuple[str, ...]:
-    """The names of the columns of a file, each before those of its fields.
-
-    Args:
-        file: The file, seekable.
-        kind: One of `ARROW_KINDS`.
+    """The names of the columns of a seekable file of one of `ARROW_KINDS`, each before those of its fields.
 
     Raises:
         RejectError: the file cannot be read.
@@ -77,16 +73,11 @@ def arrow_rows(
     columns: Collection[str] | None = None,
     most_bytes: int = DEFAULT_RECORD_BYTES,
 ) -> Iterator[Row]:
-    """Yields the rows of a file, including those that cannot be read.
+    """Yields the rows of a file, including those that cannot be read; other arguments and errors as for `arrow_columns`.
 
     Args:
-        file, kind: As for `arrow_columns`.
         columns: The columns to read, and fields in them, such as `meta.cls`; None for all.
         most_bytes: The most bytes that a row may take.
-
-    Raises:
-        RejectError: the file cannot be read to its end.
-        UsageError: two columns have the same name.
     """
     if kind != "parquet":
         yield from _feather_rows(file, columns, most_bytes)
@@ -98,11 +89,7 @@ def arrow_rows(
 
 
 def row_groups(file: BinaryIO) -> list[int]:
-    """The number of rows in each row group of a Parquet file.
-
-    Raises:
-        RejectError: the file cannot be read.
-    """
+    """The number of rows in each row group of a Parquet file; RejectError if it cannot be read."""
     footer = _open_parquet(file).metadata
     return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
 
@@ -116,17 +103,12 @@ def read_row_groups(
 ) -> Iterator[Row]:
     """Yields the rows of some row groups of a Parquet file, including those that cannot be read.
 
-    A damaged group ends with a row of number 0, after which the next group follows.
+    A damaged group ends with a row of number 0, after which the next group follows. Other arguments and errors as for
+    `arrow_rows`.
 
     Args:
-        file: The file, seekable.
         groups: Consecutive numbers of row groups, from 0; None for all.
-        columns, most_bytes: As for `arrow_rows`.
         first: Number of the first row.
-
-    Raises:
-        RejectError: the file cannot be read.
-        UsageError: two columns have the same name.
     """
     table = _open_parquet(file)
     names = table.schema_arrow.names
@@ -155,11 +137,8 @@ def class_names(file: BinaryIO, column: str) -> tuple[str, ...]:
     """The names of the classes in a column by id, as Hugging Face states them in a schema; else empty.
 
     Args:
-        file: The file, seekable.
+        file: A Parquet file, seekable; RejectError if it cannot be read.
         column: The column or field, whole numbers or lists of them.
-
-    Raises:
-        RejectError: the file cannot be read.
     """
     stated = (_open_parquet(file).schema_arrow.metadata or {}).get(b"huggingface", b"")
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -162,15 +161,7 @@ def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iter
 
 
 def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
-    """The counts of all ranges of a file, sorted.
-
-    Args:
-        counts: The counts, in any order.
-        what: What was counted, for the error.
-
-    Raises:
-        DataError: The ranges do not cover the file, or overlap.
-    """
+    """The counts of all ranges of a file, sorted; DataError about `what` was counted if the ranges do not cover the file."""
     ranges = sorted(counts, key=lambda count: count.range.start)
     source = ranges[0].range.source
     ends = [0, *(count.range.end for count in ranges)]
@@ -194,11 +185,6 @@ def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list
             batch, references, row_bytes = [], [], 0
     if batch:
         yield batch, references
-
-
-def file_tasks(sources: Iterable[Source]) -> Iterator[Task]:
-    """Yields tasks of whole files that need not be read, sized only by their number."""
-    return batch_chunks((Chunk(source, 0, 0, 1, source.size) for source in sources), sys.maxsize)
 
 
 def batch_chunks(chunks: Iterable[Chunk], task_bytes: int = CHUNK_BYTES) -> Iterator[Task]:

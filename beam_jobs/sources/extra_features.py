@@ -57,11 +57,7 @@ class ExtraFeature(NamedTuple):
 
 
 def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
-    """Parses an `--extra_features` flag, such as `age:float32,tags:string[]`.
-
-    Raises:
-        UsageError: a part is not NAME:DTYPE, NAME:DTYPE[] or NAME:DTYPE[COUNT], or a name is repeated.
-    """
+    """Parses an `--extra_features` flag, such as `age:float32,tags:string[]`; UsageError if it is not valid."""
     features: dict[str, Feature] = {}
     for part in text.split(","):
         parts = _PART.fullmatch(part.strip())
@@ -82,11 +78,7 @@ def parse_extra_features(text: str) -> tuple[ExtraFeature, ...]:
 
 
 def parse_target(text: str) -> ExtraFeature:
-    """Parses a `--target` flag: the number in a column becomes the feature `target`, float32 [].
-
-    Raises:
-        UsageError: the text is not `column:NAME`.
-    """
+    """Parses a `--target` flag, `column:NAME`: the number there becomes `target`, float32 []; UsageError for other texts."""
     column = text.removeprefix(COLUMN)
     if not text.startswith(COLUMN) or not column:
         raise UsageError(f"--target {text}: expected {COLUMN}NAME; give a .csv file as --table")
@@ -101,11 +93,7 @@ def _feature(dtype: str, count: str | None) -> Feature:
 
 
 def extra_values(extras: tuple[ExtraFeature, ...], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of extra features in a row, by name and as returned by `feature_value`.
-
-    Raises:
-        RejectError: the row lacks a column or a target, or a value does not fit its feature.
-    """
+    """The values of extra features in a row, by name; RejectError for a missing column or target, or an unfit value."""
     values: dict[str, Any] = {}
     for extra in extras:
         if extra.column not in row:
@@ -159,11 +147,7 @@ def _list_value(extra: ExtraFeature, value: Any) -> Any:
 
 
 def _plain_numbers(dtype: str, items: list[Any]) -> np.ndarray | None:
-    """Converts Python's numbers to an array, ten times as fast as one by one.
-
-    Returns:
-        None if the items are of several types or of another dtype, or one is out of range.
-    """
+    """Converts Python's numbers to an array, ten times as fast as one by one; None if types differ or one is out of range."""
     kinds = set(map(type, items))
     if kinds == {float} and dtype in _LIMITS:
         sizes = np.abs(np.array(items))

@@ -56,10 +56,6 @@ def _has_index(path: str) -> bool:
     return archive_kind(path) in ("zip", "tar") or path.lower().endswith(".parquet")
 
 
-def _skips_none(path: str) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class Inputs:
     """Files and archives that patterns match.
@@ -71,7 +67,7 @@ class Inputs:
         samples: Whether `.cls`, `.txt` and `.json` members of archives are sidecars, with columns of the
             member with the same name.
         columns: The columns to take from sidecars.
-        skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path.
+        skips: Whether to skip a file that a pattern matches, or a member (`x.zip/name`), given its path; None skips none.
         dialect: How tables and texts are written.
         key: The source of keys: "path", or "member" for the paths of members inside their archives.
         span: The names to list, if the inputs are on a disk or in a store.
@@ -84,7 +80,7 @@ class Inputs:
     output: str = ""
     samples: bool = False
     columns: tuple[str, ...] = ()
-    skips: Callable[[str], bool] = _skips_none
+    skips: Callable[[str], bool] | None = None
     dialect: Dialect = DEFAULT
     key: str = "path"
     span: Span = ALL
@@ -157,20 +153,17 @@ class Inputs:
         """Yields the files that one of the patterns matches; arguments as for `sources`."""
         in_output, start = membership(self.output), len(self.root) + 1
         # With a limit, a remote folder is not listed to its end, unless files may be skipped.
-        listed = None if is_local(pattern) or self.skips is not _skips_none else limit
+        listed = None if is_local(pattern) or self.skips else limit
         files = (
             Source(self.prefix + path[start:], size, modified)
             for path, size, modified in match(pattern, listed, limit is not None, self.span)
-            if not in_output(path) and not self.skips(path)
+            if not in_output(path) and not (self.skips and self.skips(path))
         )
         return itertools.islice(files, limit)
 
     def spans(self, pattern: str, processes: int = 1) -> list[Span]:
-        """Values of `span` that cover everything that a pattern matches, one for each listing task.
-
-        Args:
-            pattern: One of `patterns`.
-            processes: The number of processes of this machine that list; 1 if workers of an engine do.
+        """Values of `span` that cover all that a pattern matches, one for each listing task; arguments as for
+        `spans_of_pattern`.
         """
         # A store is listed with many requests at once; spans would only add requests.
         if processes > 1 and self.in_store:
@@ -181,11 +174,7 @@ class Inputs:
         """Yields the files that one of the patterns matches, and members of its `.zip` and `.tar` files.
 
         A `.tar.gz` is one source; `unpacked` yields its members. A damaged archive ends with a source
-        that has an error.
-
-        Args:
-            pattern: One of `patterns`.
-            limit: Maximum number of files and archives, the first ones by name.
+        that has an error. With a limit, only the first files and archives by name are read.
         """
         for source in self.files(pattern, limit):
             kind = archive_kind(source.key)
@@ -194,30 +183,27 @@ class Inputs:
             else:
                 yield source
 
-    def first(self, pattern: str, limit: int) -> Iterator[tuple[Source, bytes | None]]:
-        """Yields the first sources of a pattern, with the bytes of those from a `.tar.gz`."""
-        opened: Iterator[Iterable[tuple[Source, bytes | None]]] = (
-            self.unpacked(source) if source.packed and not source.error else [(source, None)]
-            for source in self.sources(pattern, limit)
-        )
-        return itertools.islice(itertools.chain.from_iterable(opened), limit)
+    def first(self, limit: int) -> Iterator[tuple[Source, bytes | None]]:
+        """Yields the first sources of each pattern, with the bytes of those from a `.tar.gz`."""
+        for pattern in self.patterns:
+            opened: Iterator[Iterable[tuple[Source, bytes | None]]] = (
+                self.unpacked(source) if source.packed and not source.error else [(source, None)]
+                for source in self.sources(pattern, limit)
+            )
+            yield from itertools.islice(itertools.chain.from_iterable(opened), limit)
 
-    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields the same sources as `sources`, but the sizes of files may be unknown."""
-        return self.sources(pattern, limit)
+    def named(self) -> Iterator[Source]:
+        """Yields the sources of all patterns; the sizes of files may be unknown."""
+        return itertools.chain.from_iterable(map(self.sources, self.patterns))
 
     def first_columns(self) -> set[str]:
         """The names of the columns that the first inputs have as metadata."""
-        first = (self.first(pattern, SAMPLED_ROWS) for pattern in self.patterns)
-        return {name for source, _ in itertools.chain.from_iterable(first) for name in source.row}
+        return {name for source, _ in self.first(SAMPLED_ROWS) for name in source.row}
 
     def first_value(self, column: str) -> Any:
         """The first value of a column in the first inputs; None if they have none."""
-        for pattern in self.patterns:
-            for source, _ in self.first(pattern, SAMPLED_ROWS):
-                if source.row.get(column) not in (None, ""):
-                    return source.row[column]
-        return None
+        values = (source.row.get(column) for source, _ in self.first(SAMPLED_ROWS))
+        return next((value for value in values if value not in (None, "")), None)
 
     def _members(self, archive: Source, kind: str) -> Iterator[Source]:
         listed: list[Member] = []
@@ -226,7 +212,8 @@ class Inputs:
             with open_seekable(self.path(archive.key)) as file:
                 try:
                     for member in members(file, kind):
-                        if not self.skips(f"{self.path(archive.key)}/{member.name}"):
+                        path = f"{self.path(archive.key)}/{member.name}"
+                        if not (self.skips and self.skips(path)):
                             listed.append(member)
                 except RejectError as error:  # The members before the damage are good.
                     broken = str(error)
@@ -300,12 +287,7 @@ class Inputs:
             yield lone_sidecar(archive, sidecar), b""
 
     def open(self, source: Source) -> BinaryIO:
-        """Opens a source for reading; seeking is cheap.
-
-        Raises:
-            OSError: the source is missing or unreadable.
-            RejectError: the source is a damaged member of an archive.
-        """
+        """Opens a source in which seeking is cheap; errors as for `stream`."""
         if source.location is None:
             return open_seekable(self.path_of(source))
         return io.BytesIO(self.read(source))

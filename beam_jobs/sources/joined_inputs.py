@@ -25,15 +25,9 @@ _RESERVED = {"key", LABEL}
 
 
 def join_regex(pattern: str) -> re.Pattern[str]:
-    """A regular expression that finds the recording and the array in a key.
+    """A regular expression that finds the recording, with its folders, and the array in a key.
 
-    Folders are part of the recording's name.
-
-    Args:
-        pattern: A pattern such as `{recording}_{array}.csv`.
-
-    Raises:
-        UsageError: the pattern does not contain each of the two exactly once.
+    The pattern is one such as `{recording}_{array}.csv`; UsageError if it does not contain each of the two exactly once.
     """
     for place in ("{recording}", "{array}"):
         if pattern.count(place) != 1:

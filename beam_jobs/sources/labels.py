@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import itertools
 import json
 import math
 import re
@@ -42,12 +41,9 @@ _EXACT_FLOATS = 2.0**53
 
 
 def label_text(value: Any) -> str:
-    """The canonical text of a label: text as it is, the digits of a whole number, true or false.
+    """The canonical text of a label: text as it is, the digits of a whole number, true or false; else a RejectError.
 
     Programs write a column of whole numbers with gaps as floats, so 3.0 counts as 3, in text too.
-
-    Raises:
-        RejectError: the value is none of these.
     """
     if isinstance(value, str) and value:
         return value[:-2] if value.endswith(".0") and whole_number(value) is not None else value
@@ -61,11 +57,7 @@ def label_text(value: Any) -> str:
 
 
 def column_text(row: Mapping[str, Any], name: str) -> str:
-    """The `label_text` of the value in a column, for a group, a split or a key.
-
-    Raises:
-        RejectError: the row has no such column, another kind of value in it, or a text with the character 0.
-    """
+    """The `label_text` in a column, for a group, a split or a key; RejectError without one, or with the character 0."""
     value = column_of(row, name)
     with contextlib.suppress(RejectError):
         if "\0" not in (text := label_text(value)):
@@ -117,11 +109,7 @@ def _class_name(value: Any, names: tuple[str, ...]) -> str:
 def field_label(
     row: Mapping[str, Any], name: str, several: bool, names: tuple[str, ...] = ()
 ) -> Label:
-    """The label, or the labels, in a column of a row; arguments as for `label_of`.
-
-    Raises:
-        RejectError: the row has no such column, or no valid label in it.
-    """
+    """The label, or the labels, in a column of a row; arguments and errors as for `label_of`."""
     value = column_of(row, name)
     try:
         return label_of(value, several, names)
@@ -130,15 +118,7 @@ def field_label(
 
 
 def holds_lists(column: str, value: Any) -> bool:
-    """Whether a column of labels has lists of labels.
-
-    Args:
-        column: The column.
-        value: Its first value; None if it has none.
-
-    Raises:
-        UsageError: the value is a number that is not whole.
-    """
+    """Whether a column of labels has lists of labels, given its first value; UsageError for a number that is not whole."""
     if isinstance(value, float) and not value.is_integer() and not math.isnan(value):
         raise UsageError(
             f"label column {column!r} holds {value!r}, but labels are classes: keep numbers with "
@@ -176,11 +156,7 @@ class Labels:
 
     @classmethod
     def parse(cls, text: str) -> Labels:
-        """Parses a `--label` flag.
-
-        Raises:
-            UsageError: the text is not `parent`, `none`, `csv:FILE` or `column:NAME`.
-        """
+        """Parses a `--label` flag; UsageError if it is not `parent`, `none`, `csv:FILE` or `column:NAME`."""
         if text == "parent":
             return cls("parent")
         if text == "none":
@@ -279,15 +255,11 @@ class Labels:
         return next((name for name in names if name in self._by_key), None)
 
     def check_names(self, inputs: Inputs) -> None:
-        """Checks that names in the table of labels do not fit several inputs.
-
-        Raises:
-            UsageError: A name without a folder in the table fits several inputs.
-        """
+        """Raises UsageError if a name without a folder in the table of labels fits several inputs."""
         if self.mode != "csv":
             return
         owners, packed = dict[str, str](), list[str]()
-        for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
+        for source in inputs.named():
             file, name = source.file, None if source.error else self._name_of(source)
             if source.packed:  # It may have files of any name.
                 packed.append(file)

@@ -60,11 +60,7 @@ class Dialect(NamedTuple):
 
     @classmethod
     def parse(cls, encoding: str, delimiter: str) -> Dialect:
-        """Parses the flags `--text_encoding` and `--delimiter`.
-
-        Raises:
-            UsageError: the encoding is unknown, or the delimiter is not one character.
-        """
+        """Parses the flags `--text_encoding` and `--delimiter`; UsageError for an unknown encoding, or several characters."""
         try:
             name = encoding_name(encoding)
         except LookupError:
@@ -104,7 +100,7 @@ def json_row(number: int, line: bytes | None, encoding: str = UTF8, types: Any =
 
     Args:
         number: The line's number, from 1.
-        line: The line, from `as_utf8`; None if it is longer than `MAX_LINE_BYTES`.
+        line: The line in UTF-8; None if it is longer than `MAX_LINE_BYTES`.
         encoding: The encoding of its file.
         types: The types of values that are accepted.
     """
@@ -122,12 +118,7 @@ def json_row(number: int, line: bytes | None, encoding: str = UTF8, types: Any =
 
 
 def parse_json(text: bytes) -> Any:
-    """Parses JSON as `json.loads` does, but accepts valid Unicode only.
-
-    Raises:
-        ValueError, RecursionError: the text is not JSON.
-        UnicodeError: a string is not valid Unicode.
-    """
+    """Parses JSON as `json.loads` does, with its errors; a string that is not valid Unicode is a UnicodeError."""
     try:
         return orjson.loads(text)  # Three times as fast as `json`.
     except orjson.JSONDecodeError:
@@ -312,11 +303,7 @@ def _open_table(
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Checks that no column name is repeated; several columns may have no name.
-
-    Raises:
-        UsageError: two columns have the same name.
-    """
+    """Raises UsageError if a column name is repeated; several columns may have no name."""
     counts = Counter(filter(None, names))
     if repeated := next((name for name, count in counts.items() if count > 1), None):
         raise UsageError(f"two columns are called {repeated!r}: give each a unique name")

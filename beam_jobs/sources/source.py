@@ -99,10 +99,8 @@ _PLAIN = Source("")[3:]
 def value_at(row: Mapping[str, Any], name: str) -> Any:
     """The value of a column, or of a field in it: `meta.cls` is the field `cls` of the object `meta`.
 
-    A column or field whose own name has a dot comes first. The fields of a missing object are None.
-
-    Raises:
-        KeyError: the row has no such column or field.
+    A column or field whose own name has a dot comes first. The fields of a missing object are None. Raises KeyError
+    if the row has no such column or field.
     """
     if name in row:
         return row[name]
@@ -144,11 +142,7 @@ def used_columns(row: Mapping[str, Any], columns: Collection[str]) -> dict[str, 
 
 
 def column_of(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a column or field, as `value_at` finds it.
-
-    Raises:
-        RejectError: the row has no such column; the message lists those it has.
-    """
+    """The value of a column or field, as `value_at` finds it; RejectError with the names of all columns if it is missing."""
     try:
         return value_at(row, name)
     except KeyError:
@@ -203,8 +197,8 @@ def unpack_reference(reference: bytes) -> Source:
     """The source that `pack_reference` packed."""
     size, modified = _REFERENCE.unpack_from(reference)
     key, _, details = reference[_REFERENCE.size :].partition(_DETAILS)
-    fields = _known_details(details) if len(details) <= _SHORT else _details_of(details)
-    return Source(key.decode("utf-8", "surrogatepass"), size, modified, *fields)
+    fields_of = _details_of if len(details) <= _SHORT else _details_of.__wrapped__
+    return Source(key.decode("utf-8", "surrogatepass"), size, modified, *fields_of(details))
 
 
 # The largest details to cache, in bytes: of files with only a label. A row of a table may have megabytes.
@@ -212,10 +206,6 @@ _SHORT = 256
 
 
 @functools.lru_cache(maxsize=1024)
-def _known_details(details: bytes) -> tuple[Any, ...]:
-    return _details_of(details)
-
-
 def _details_of(details: bytes) -> tuple[Any, ...]:
     """The fields of a source after the third."""
     if not details:

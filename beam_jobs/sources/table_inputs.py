@@ -141,15 +141,11 @@ class TableInputs(RowInputs):
         return [ALL]
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields the files that the rows of some tables name.
+        """Yields the files that the rows of some tables name, with a limit the first ones of the first tables by name.
 
         A row that cannot be read, or whose file is missing, is a source with an error.
-
-        Args:
-            pattern: One of `patterns`.
-            limit: Maximum number of rows, the first ones of the first tables by name.
         """
-        for batch, _ in file_batches(self.named(pattern, limit)):
+        for batch, _ in file_batches(self._named(pattern, limit)):
             infos = iter(file_infos([self.path_of(source) for source in batch if not source.error]))
             for source in batch:
                 if source.error:
@@ -178,7 +174,10 @@ class TableInputs(RowInputs):
                     return source._replace(key=path), info
         return source, missing
 
-    def named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
+    def named(self) -> Iterator[Source]:
+        return itertools.chain.from_iterable(map(self._named, self.patterns))
+
+    def _named(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
         paths = (file.path for file in match(pattern, limit))
         return itertools.islice(itertools.chain.from_iterable(map(self._rows, paths)), limit)
 
@@ -306,11 +305,9 @@ def _folder(root: str) -> str:
 def _path_column(
     path: str, path_column: str, columns: tuple[str, ...], dialect: Dialect
 ) -> tuple[str, bool]:
-    """The column of a table with the paths or files, and whether it holds files; checks that it has all columns.
+    """The column of a table with the paths or files, chosen if empty, and whether it holds files.
 
-    Args:
-        path_column: Its name; empty to choose one.
-        columns: The other columns.
+    Raises UsageError if the table lacks it, or one of the other columns.
     """
     header = _columns_of(path, dialect)
     has = f"it has {', '.join(header) or 'none'}"
@@ -348,11 +345,7 @@ def _portable(value: Any) -> Any:
 
 
 def tables_of(pattern: str) -> list[str]:
-    """The paths that a `--table` flag names, sorted.
-
-    Raises:
-        UsageError: no file matches, or one is not a table.
-    """
+    """The paths that a `--table` flag names, sorted; UsageError if no file matches, or one is not a table."""
     paths = sorted(file.path for file in match(absolute(pattern)))
     if not paths:
         raise UsageError(f"--table {pattern}: no file matches; check it with ls")

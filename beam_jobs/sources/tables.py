@@ -32,17 +32,12 @@ EXPECTED = f"expected .{', .'.join(TEXT_KINDS)} (each also .gz), .{', .'.join(AR
 
 
 def table_kind(path: str) -> tuple[str, bool] | None:
-    """A table's kind, as its name indicates, and whether it is gzipped.
-
-    Returns:
-        (one of `TEXT_KINDS` or `ARROW_KINDS`, whether gzipped); None for a file that is not a table.
-    """
+    """A table's kind, as its name indicates, and whether it is gzipped; None for a file that is not a table."""
     name = path.lower()
     gzipped = name.endswith(".gz")
     _, dot, kind = name.removesuffix(".gz").rpartition(".")
-    if not dot or kind not in (*TEXT_KINDS, *ARROW_KINDS):
-        return None
-    return None if gzipped and kind in ARROW_KINDS else (kind, gzipped)
+    kinds = TEXT_KINDS if gzipped else (*TEXT_KINDS, *ARROW_KINDS)
+    return (kind, gzipped) if dot and kind in kinds else None
 
 
 def has_delimiter(path: str) -> bool:
@@ -89,13 +84,8 @@ def column_names(
 ) -> tuple[str, ...]:
     """The column names of a table, and those of fields in columns of objects, such as `meta.cls`.
 
-    The columns of .jsonl and .json are the keys of the first object.
-
-    Takes the arguments of `read_rows`.
-
-    Raises:
-        RejectError: the file cannot be read.
-        UsageError: two columns have the same name.
+    The columns of .jsonl and .json are the keys of the first object. Arguments and errors as for `read_rows`, but a
+    file that cannot be read is a RejectError.
     """
     if kind in ARROW_KINDS:
         return arrow_columns(file, kind)
@@ -108,10 +98,8 @@ def column_names(
 def stated_classes(inputs: Inputs, column: str) -> tuple[str, ...]:
     """The names of classes by id that Parquet tables state for a column; empty if they state none.
 
-    Tables that cannot be read are skipped; they are rejected when records are made.
-
-    Raises:
-        UsageError: a table states other names than the first.
+    Tables that cannot be read are skipped; they are rejected when records are made. Raises UsageError if a table states
+    other names than the first.
     """
     # One file shows whether they are Parquet. Listing all of a million texts would take as long as the job.
     first_files = (file for pattern in inputs.patterns for file in match(pattern, limit=1))

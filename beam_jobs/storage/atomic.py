@@ -32,13 +32,7 @@ _NO_SYNCS = (errno.EINVAL, errno.EBADF, errno.EACCES, errno.ENOTSUP, errno.EOPNO
 
 
 class Piece(NamedTuple):
-    """A local file with consecutive bytes of another file.
-
-    Attributes:
-        path: Its path.
-        size: The number of its bytes.
-        crc32c: Their checksum.
-    """
+    """A local file with consecutive bytes of another file, their number and their checksum."""
 
     path: str
     size: int
@@ -95,18 +89,13 @@ class NewFile:
             self._published = True
         except ExistsError:
             # Another attempt has written the same bytes, or this one has, but did not get the answer.
-            if not self._is_there():
-                raise TakenError(
-                    f"{self._path} has other bytes than this job writes: another job writes to this directory; "
-                    "run the same command again: it keeps the shards that are done"
-                ) from None
-
-    def _is_there(self) -> bool:
-        """Whether the file has the bytes written here."""
-        try:
-            return size_and_crc(self._path) == (self.size, self.crc32c)
-        except FileNotFoundError:
-            return False
+            with contextlib.suppress(FileNotFoundError):
+                if size_and_crc(self._path) == (self.size, self.crc32c):
+                    return
+            raise TakenError(
+                f"{self._path} has other bytes than this job writes: another job writes to this directory; "
+                "run the same command again: it keeps the shards that are done"
+            ) from None
 
     def __exit__(self, *_: object) -> None:
         if not self._published:
@@ -159,20 +148,12 @@ def drop_empty_directories(directory: str) -> None:
 
 
 def list_files(directory: str) -> list[FileInfo]:
-    """Lists all files in a directory and its sub-directories.
-
-    Raises:
-        OSError, UsageError, DataError: The directory cannot be listed, or a store fails.
-    """
+    """Lists all files in a directory and its sub-directories; the errors are those of `files_of`."""
     return list(files_of(directory).listed(directory))
 
 
 def delete_files(paths: Iterable[str]) -> None:
-    """Deletes files of one filesystem, and the local folders that become empty; missing files are ignored.
-
-    Raises:
-        OSError, UsageError, DataError: A file cannot be deleted.
-    """
+    """Deletes files of one filesystem, and the local folders that become empty; missing files are ignored."""
     named = list(paths)
     if named:
         files_of(named[0]).delete(named)

@@ -119,13 +119,7 @@ def _make_folder(path: str) -> None:
 
 
 def _walked(folder: str) -> Iterator[FileInfo]:
-    """Yields all files under a folder of a filesystem that has folders.
-
-    Beam's `match` lists a single folder, and reports its sub-folders as empty files.
-
-    Raises:
-        OSError: a folder cannot be listed.
-    """
+    """Yields all files under a folder; Beam's `match` lists one folder, and reports its sub-folders as empty files."""
 
     def entries(below: str) -> list[Any]:
         listed: list[Any] = FileSystems.match([f"{below}/*"])[0].metadata_list

@@ -75,11 +75,8 @@ def check_head(head: bytes, encoding: str) -> None:
     """Rejects a pointer of Git LFS, and UTF-8, UTF-16 or UTF-32 that is read in another encoding.
 
     Args:
-        head: Up to `HEAD_BYTES` from its beginning.
+        head: Up to `HEAD_BYTES` from the beginning of the file.
         encoding: The encoding in which it is read.
-
-    Raises:
-        RejectError: The file is such a pointer, or has a byte order mark or NULs as in UTF-16 or UTF-32.
     """
     if head.startswith(codecs.BOM_UTF8) and not encoding.startswith(UTF8):
         raise RejectError("it has the byte order mark of UTF-8: drop --text_encoding")

@@ -100,12 +100,7 @@ class JobErrors(Errors):
 
 
 def store_of(path: str) -> Store:
-    """The store of an object's URL.
-
-    Raises:
-        UsageError: The library of the store is not installed, the URL names no bucket, or the credentials
-            cannot be used.
-    """
+    """The store of an object's URL; UsageError if its library, the bucket or usable credentials are missing."""
     return clients.store_of(path, storage_options(), JobErrors)
 
 
@@ -153,11 +148,7 @@ def size_and_crc(path: str) -> tuple[int, int]:
 
 
 def reading_ahead(reads: Iterable[Read]) -> Window:
-    """A context that requests this thread's next reads of a store in advance; nothing for other files.
-
-    Args:
-        reads: The reads, in order.
-    """
+    """A context that requests this thread's next reads of a store, in their order, in advance; nothing for other files."""
     return Window([read for read in reads if is_store(read.path)], _request)
 
 

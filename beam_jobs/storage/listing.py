@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from beam_jobs.errors import UsageError
+from beam_jobs.storage.encodings import is_utf8
 from beam_jobs.storage.files import files_of, store_of
 from beam_jobs.storage.paths import (
     FIXED,
@@ -80,10 +81,6 @@ class Span(NamedTuple):
     after: str = ""
     until: str | None = None
 
-    def holds(self, name: str) -> bool:
-        """Whether a name is among them."""
-        return self.after < name and (self.until is None or name <= self.until)
-
     def may_hold(self, folder: str) -> bool:
         """Whether names that begin with a folder's and a slash may be among them."""
         first, end = f"{folder}/", f"{folder}{_AFTER_SLASH}"
@@ -120,7 +117,7 @@ def spans_of_pattern(
     """Spans for tasks that list: each file that a pattern matches is in exactly one span.
 
     Args:
-        pattern: A pattern on a disk, in a store, or on another filesystem, which is not cut.
+        pattern: A pattern; one that is neither on a disk nor in a store is not cut.
         fills_task: Whether a file is enough work for a task, given its path or URL.
         processes: The number of processes of this machine that list; 1 if workers of an engine do.
     """
@@ -249,13 +246,13 @@ def _local_spans(top: str, fills_task: Callable[[str], bool], processes: int) ->
             if listed > most:
                 if processes > 1 and len(found) < enough:
                     found += _cuts(level, enough)
-                return _between(_some(sorted(filter(_is_text, found)), _SPANS))
+                return _between(_some(sorted(filter(is_utf8, found)), _SPANS))
             if _is_folder(entry):
                 folders.append(entry.path)
             elif fills_task(entry.path):
                 files.append(entry.path)
         cuts = [*found, *files, *(f"{folder}/" for folder in folders)]
-        found = sorted(filter(_is_text, cuts))
+        found = sorted(filter(is_utf8, cuts))  # As which spans are sent to other workers.
         if not folders or len(found) >= enough:
             break
         level = folders
@@ -270,8 +267,7 @@ def _cuts(folders: Sequence[str], parts: int) -> list[str]:
     """
     names = list[str]()
     for folder in folders:
-        with contextlib.suppress(OSError):
-            names += (f"{folder}/{name}" for name in os.listdir(folder or "/"))
+        names += (entry.path for entry in _entries(folder))
     some = sorted(_some(names, parts * _NAMES_PER_CUT))
     step = -(-len(some) // parts) or 1
     return some[step::step]
@@ -281,11 +277,6 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     """Yields the entries of a folder on a disk; none if it cannot be read."""
     with contextlib.suppress(OSError), os.scandir(folder or "/") as entries:
         yield from entries
-
-
-def _is_text(name: str) -> bool:
-    """Whether a name is valid UTF-8, as which spans are sent to other workers."""
-    return name == name.encode("utf-8", "replace").decode()
 
 
 def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]:
@@ -309,21 +300,13 @@ def _remote_files(pattern: str, limited: bool, span: Span) -> Iterator[FileInfo]
 
 
 class _Range:
-    """The objects with names after one, up to another.
-
-    Attributes:
-        after: The last listed name, or the last name before the range.
-        until: The last name that may be in the range; None if it ends with the listing.
-        pages: Pages that are not yielded yet.
-        request: The request for the next page.
-        ended: Whether the last page was requested.
-    """
+    """The objects with names after one, up to another; `until` is None if they end with the listing."""
 
     def __init__(self, after: str, until: str | None) -> None:
-        self.after, self.until = after, until
-        self.pages: deque[list[FileInfo]] = deque()
+        self.after, self.until = after, until  # `after` becomes the last listed name.
+        self.pages: deque[list[FileInfo]] = deque()  # Those that are not yielded yet.
         self.request: Future[Page] | None = None
-        self.ended = False
+        self.ended = False  # Whether the last page was requested.
 
     def add(self, page: Page) -> None:
         """Adds the next page."""
@@ -414,13 +397,7 @@ def _some(names: Sequence[str], count: int) -> list[str]:
 
 
 def spans_of(store: Store, prefix: str, fills_task: Callable[[str], bool]) -> list[Span]:
-    """Consecutive spans of all objects whose URLs begin with a prefix, one for each listing task.
-
-    Args:
-        store: The store.
-        prefix: The beginning of the URLs.
-        fills_task: Whether an object is enough work for a task, given its URL.
-    """
+    """Consecutive spans of all objects whose URLs begin with a prefix; arguments as for `spans_of_pattern`."""
     if not isinstance(store, RangeListed):
         return [ALL]
     first = store.page(prefix, "")

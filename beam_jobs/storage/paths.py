@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.encodings import is_utf8
@@ -19,8 +18,6 @@ from readers.files.local import is_local, path_text
 from readers.files.stores.clients import is_store
 
 GLOB = re.compile(r"[*?\[]")
-
-_FORMS: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
 
 # Explorer's caches and settings, and the folder that macOS adds to archives.
 _HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx"}
@@ -109,13 +106,9 @@ def unescaped(pattern: str) -> str:
 
 
 def common_root(patterns: list[str]) -> str:
-    """The deepest directory that contains all possible matches of patterns, without a final slash.
+    """The deepest directory that contains all possible matches of patterns from `absolute`, without a final slash.
 
-    Args:
-        patterns: Patterns from `absolute`.
-
-    Raises:
-        UsageError: the patterns are on different filesystems.
+    Raises UsageError if the patterns are on different filesystems.
     """
     parts = [unescaped(fixed_folder(pattern)).split("/") for pattern in patterns]
     common = parts[0]
@@ -140,7 +133,8 @@ def comparable(path: str) -> str:
 def spellings(path: str) -> Iterable[str]:
     """A path as it is, then without blanks around it, in composed letters, and in decomposed ones."""
     bare = path.strip()
-    return dict.fromkeys((path, bare, *(unicodedata.normalize(form, bare) for form in _FORMS)))
+    composed, decomposed = unicodedata.normalize("NFC", bare), unicodedata.normalize("NFD", bare)
+    return dict.fromkeys((path, bare, composed, decomposed))
 
 
 def is_hidden(name: str) -> bool:
@@ -149,11 +143,7 @@ def is_hidden(name: str) -> bool:
 
 
 def membership(folder: str) -> Callable[[str], bool]:
-    """A function that checks whether a file is in a folder, whatever symlinks lead to either.
-
-    Args:
-        folder: An absolute path; empty for a folder without files.
-    """
+    """A function that checks whether a file is in an absolute folder, whatever symlinks lead to either; "" has none."""
     if not folder or not is_local(folder):
         return lambda path: bool(folder) and path.startswith(f"{folder}/")
     real = os.path.realpath(folder)
@@ -186,9 +176,8 @@ def leading(pattern: str) -> Callable[[str], bool]:
     # Only a single star stays within a name: `?` and `[!a]` also match a slash.
     simple = itertools.takewhile(lambda part: "**" not in part and not {*"?["} & {*part}, parts)
     within = list(simple)
-    folders = [
-        matching("/".join([fixed, *within[: level + 1]])) for level in range(len(parts[:-1]))
-    ][: len(within)]
+    levels = range(1, min(len(parts), len(within) + 1))
+    folders = [matching("/".join([fixed, *within[:level]])) for level in levels]
     above = unescaped(fixed).count("/") + 1
 
     def leads(folder: str) -> bool:

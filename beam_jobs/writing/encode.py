@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -142,10 +141,9 @@ class RunEncoder:
                 self._bytes += len(value)
             elif not isinstance(value, int):
                 # The caller may write into its arrays again.
-                values[name] = own = copy.deepcopy(value)
-                self._bytes += (
-                    sum(array.nbytes for array in own) if type(own) is list else own.nbytes
-                )
+                own = [array.copy() for array in (value if type(value) is list else [value])]
+                values[name] = own if type(value) is list else own[0]
+                self._bytes += sum(array.nbytes for array in own)
         self._records.append((key_bytes, split, values))
         if len(self._records) >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
             self._write()

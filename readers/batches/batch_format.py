@@ -143,8 +143,7 @@ class BatchFormat:
             for name in by_name if isinstance(by_name, Mapping) else ():
                 if name not in varying:
                     raise ValueError(
-                        f"{argument} names {name!r}: the features of unknown shape are "
-                        f"{', '.join(varying) or 'none'}"
+                        f"{argument} names {name!r}: the features of unknown shape are {', '.join(varying) or 'none'}"
                     )
         for name, feature in varying.items():
             self._check_padding_value(name, feature)
@@ -199,10 +198,9 @@ class Padded(BatchFormat):
         values: The padding, for all numeric features or by name; None means 0 and b"".
         mask: Adds bool `<name>_mask`, true where there is a value.
         lengths: Adds int64 `<name>_length` [B], or [B, n] for n unknown dimensions.
-        to: `"longest"` pads to the longest in the batch. `"max_length"` pads the first unknown
-            dimension to `max_length`, or with buckets to the longest length of the bucket (its end -
-            1; max_length in the last one), so that `jax.jit` compiles once, or once per bucket.
-            Further unknown dimensions are padded to the longest in the batch.
+        to: `"longest"` pads to the longest in the batch. `"max_length"` pads the first unknown dimension to `max_length`, or
+            with buckets to the longest length of the bucket (its end - 1; max_length in the last one), so that `jax.jit`
+            compiles once, or once per bucket. Further unknown dimensions are padded to the longest in the batch.
         buckets: Increasing lengths at which a new bucket starts, such as `[100, 250]`: all records of
             a batch come from one bucket. Write `{"signal": [100, 250]}` if several features have a
             length. `batch_size` may then be a list with one size per bucket.

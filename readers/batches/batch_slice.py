@@ -52,10 +52,8 @@ class BatchSlice:
         if rows is None and count < size:
             first, more = np.arange(count), np.arange(count, size)
             columns = {
-                name: merged(
-                    schema[name], [(first, column), (more, _blank(schema[name], len(more)))]
-                )
-                for name, column in columns.items()
+                n: merged(schema[n], [(first, column), (more, _blank(schema[n], len(more)))])
+                for n, column in columns.items()
             }
         return replace(self, columns=columns, mask=np.arange(size) < count)
 

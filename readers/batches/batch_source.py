@@ -12,7 +12,7 @@ from readers.batches.batch_slice import BatchSlice, Group
 from readers.batches.collate import truncate
 from readers.batches.options import ReadOptions
 from readers.order.mixture import MixedOrder
-from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, SequentialOrder
+from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, as_stored
 from readers.order.permutation import record_keys
 from readers.order.state import State
 from readers.shards.plan import Plan
@@ -54,11 +54,9 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
     def _batches_of_pass(self, number: int) -> int: ...
 
     def batches_of_pass(self, number: int = 0) -> int:
-        """The number of batches in a pass that starts with an epoch.
+        """The number of batches in a pass that starts with an epoch; TypeError if the passes are endless.
 
-        Raises:
-            TypeError: The passes are endless.
-            ValueError: With buckets or packing, an epoch has too few records for one batch.
+        Raises ValueError if, with buckets or packing, an epoch has too few records for one batch.
         """
         if self.options.repeat is None:
             raise TypeError("repeat=None: the batches never end, so they have no number")
@@ -94,14 +92,13 @@ class BatchSource(abc.ABC, Generic[_Cursor]):
 
 
 def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
-    """The order of the records in each epoch."""
     seed, shuffle = options.seed or 0, options.order.shuffle
     if plan.mixed:
         counts, weights = zip(*plan.mixed, strict=True)
         return MixedOrder(counts, weights, seed if shuffle else None)
     if options.order.buffer is not None:
         return InterleavedOrder(plan.counts, seed, options.order.buffer)
-    return GlobalOrder(plan.records, seed) if shuffle else SequentialOrder()
+    return GlobalOrder(plan.records, seed) if shuffle else as_stored
 
 
 def order_name(plan: Plan, options: ReadOptions) -> str:

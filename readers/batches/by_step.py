@@ -43,7 +43,7 @@ class BatchesByStep(BatchSource[int]):
             remainder=options.remainder,
             absent=absent,
         )
-        if total and not schedule.steps_per_epoch:
+        if total and not schedule.steps_from(0):
             raise ValueError(
                 f"{plan.name} has {total} records, too few for one batch: batch_size="
                 f"{options.batch_size}, shard={options.shard}, remainder={options.remainder!r}"
@@ -89,4 +89,4 @@ class BatchesByStep(BatchSource[int]):
         return last, last - cursor
 
     def _batches_of_pass(self, number: int) -> int:
-        return (self.options.repeat or 1) * self.schedule.steps_per_epoch
+        return (self.options.repeat or 1) * self.schedule.steps_from(0)

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from readers.batches.batch_format import LENGTH, MASK, POSITIONS, SEGMENT_IDS, BatchFormat
-from readers.format.decode.column import (
-    Allocator,
-    FeatureColumn,
-    column_of,
-    object_array,
-)
+from readers.format.decode.column import Allocator, FeatureColumn, column_of, object_array
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.spec import format_shape
 from readers.format.manifest import DatasetError
@@ -139,11 +134,7 @@ def _dense(feature: Feature, column: FeatureColumn) -> np.ndarray:
 
 
 def _padded(
-    feature: Feature,
-    column: FeatureColumn,
-    shape: tuple[int, ...],
-    padding: Any,
-    empty: Allocator,
+    feature: Feature, column: FeatureColumn, shape: tuple[int, ...], padding: Any, empty: Allocator
 ) -> np.ndarray:
     """The array [B, ...] of a shape, padded in every unknown dimension."""
     if column.padded is not None and column.padded.shape == shape:

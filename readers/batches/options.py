@@ -149,8 +149,7 @@ class ReadOptions:
         elif self.shard[1] > 1:
             raise ValueError(
                 f"seed=None with shard={self.shard}: each host would draw a different seed, and the "
-                "hosts would read some records twice and others never; give all hosts the same "
-                "number, such as seed=0"
+                "hosts would read some records twice and others never; give all hosts the same number, such as seed=0"
             )
         else:
             self._set("seed", int.from_bytes(os.urandom(4), "little"))

@@ -94,10 +94,8 @@ def _check_dense(plan: Plan) -> None:
             found = f"the shape {shape}, where None is a size that varies"
         more = ""
         if feature.is_image:
-            more = (
-                f", decode it to one size with decoders={{{name!r}: readers.decoders.Resize(224)}}, or write "
-                "the dataset with --image_size"
-            )
+            resized = f"decoders={{{name!r}: readers.decoders.Resize(224)}}"
+            more = f", decode it to one size with {resized}, or write the dataset with --image_size"
         raise ValueError(
             f"feature {name!r} has {found}, so records cannot be stacked: use batching='padded' or "
             f"batching='ragged', leave it out with columns={more}"
@@ -105,7 +103,6 @@ def _check_dense(plan: Plan) -> None:
 
 
 def _check_features(options: ReadOptions, plan: Plan, work: str) -> None:
-    """Raises ValueError if the options do not suit the features to batch."""
     schema = plan.schema
     if plan.work is not None:
         _check_work(options, work)
@@ -125,8 +122,7 @@ def _check_work(options: ReadOptions, argument: str) -> None:
     """Raises ValueError if batches are planned by lengths that `map` or `decoders` may change."""
     if options.format.batching == "packed":
         raise ValueError(
-            f"{argument}= may change the lengths that readers.Packed plans rows by: use transform=, or "
-            "another batching"
+            f"{argument}= may change the lengths that readers.Packed plans rows by: use transform=, or another batching"
         )
     if argument == "map" and options.format.buckets is not None and options.format.to != "longest":
         raise ValueError(

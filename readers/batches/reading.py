@@ -11,12 +11,7 @@ import numpy as np
 from readers.batches.batch_slice import BatchSlice, Group
 from readers.batches.batch_source import BatchSource
 from readers.batches.prefetch import mapped_ahead
-from readers.batches.read_sizes import (
-    CHUNK_RECORDS,
-    WINDOWS_AHEAD,
-    records_ahead,
-    records_together,
-)
+from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, records_ahead, records_together
 from readers.shards.records import RECORD_ERRORS, Framed
 
 # Groups; the numbers of the records to fetch for them; and those of these records that the next group needs, too.

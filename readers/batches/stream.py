@@ -25,9 +25,8 @@ _Batch = TypeVar("_Batch")
 class Batches(Iterator[_Batch], Generic[_Batch]):
     """An iterator over batches, returned by `as_numpy` and `jax_batches`.
 
-    A `for` loop over it is a pass of `repeat` epochs, and the next loop reads the next epochs. It can
-    be pickled, and each process opens the files itself. `close`, or the end of a `with` block,
-    releases files and memory immediately.
+    A `for` loop over it is a pass of `repeat` epochs, and the next loop reads the next epochs. It can be pickled, and each
+    process opens the files itself. `close`, or the end of a `with` block, releases files and memory immediately.
     """
 
     def __init__(

@@ -19,8 +19,7 @@ _MOST_ROWS = 100
 
 _MOST_CHARACTERS = 300
 
-# Starts markup inside a line, a table cell, an HTML tag, an entity, or a link that GitHub makes
-# automatically.
+# Starts markup inside a line, a table cell, an HTML tag, an entity, or a link that GitHub makes automatically.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~&:@$!^]|(?<=www)\.", re.IGNORECASE)
 
 _READING = """\

@@ -28,12 +28,8 @@ def tfds_files(manifest: Manifest, licence: str) -> dict[str, bytes]:
     features = {n: _feature(f, len(names.get(n, ()))) for n, f in manifest.schema.items()}
     record = _connector("features_dict.FeaturesDict", "featuresDict", {"features": features})
     found = {"dataset_info.json": _info(manifest, licence), "features.json": record}
-    return {
-        join(
-            tfds_folder(manifest), name
-        ): f"{json.dumps(message, indent=1, ensure_ascii=False)}\n".encode()
-        for name, message in found.items()
-    }
+    texts = {n: json.dumps(message, indent=1, ensure_ascii=False) for n, message in found.items()}
+    return {join(tfds_folder(manifest), n): f"{text}\n".encode() for n, text in texts.items()}
 
 
 def tfds_folder(manifest: Manifest) -> str:
@@ -62,8 +58,7 @@ def tfds_problem(manifest: Manifest) -> str:
             if shard.path != join(tfds_folder(manifest), file):
                 return (
                     f"it finds shards only by their numbers, and {shard.path} is named differently, because "
-                    "inputs changed or were rejected late; beam-shards reshard writes numbered "
-                    "shards"
+                    "inputs changed or were rejected late; beam-shards reshard writes numbered shards"
                 )
     return ""
 

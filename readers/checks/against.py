@@ -43,7 +43,6 @@ def compare(facts: Facts, other: Facts) -> Iterator[Finding]:
 
 
 def _labels(facts: Facts, other: Facts) -> Iterator[Finding]:
-    """Compares the shares of classes, by name if they have names."""
     one, two = _shares(facts), _shares(other)
     if facts.label != other.label or not one or not two:
         return

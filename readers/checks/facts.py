@@ -15,8 +15,8 @@ from readers.format.manifest import Manifest
 from readers.format.similarity.likeness import Sketches
 from readers.measures.sample import LIKENESS, SplitSample
 
-# Records named in a finding.
-EXAMPLES = 5
+# Records named in a finding, and keys listed in it.
+EXAMPLES, _KEYS = 5, 10_000
 
 # Texts that are all shorter are names, such as those of cities or patients, and similar names are not copies.
 _NAME = 32
@@ -63,6 +63,11 @@ class Facts:
         return len(lengths) > 0 and bool((lengths < _NAME).all())
 
     @functools.cached_property
+    def keys(self) -> list[str]:
+        """The keys of all sampled records, in the order of the splits; empty without keys."""
+        return [key for sample in self.samples.values() for key in sample.keys]
+
+    @functools.cached_property
     def splits(self) -> np.ndarray:
         """The number of the split of each sampled record, int64 [records]."""
         seen = [sample.seen for sample in self.samples.values()]
@@ -77,9 +82,11 @@ class Facts:
             verb, _, rest = finds.partition(" ")
             verb = _VERBS.get(verb, verb) if count == 1 else verb
             words = f"{count:,} of {counted(seen, 'record')} {verb} {rest}"
-            first = np.flatnonzero(chosen)[:EXAMPLES]
+            found = np.flatnonzero(chosen)
+            first = found[:EXAMPLES]
             names, places = self.names_of_records(first), self.places(first)
-            yield Finding(check, severity, words, feature, "", count, seen, names, places)
+            keys = self.names_of_records(found[:_KEYS]) if self.keys else ()
+            yield Finding(check, severity, words, feature, "", count, seen, names, places, keys)
 
     def measured(self, feature: str, measure: str) -> np.ndarray:
         """A measure of a feature in all samples, float64, in the order of the splits."""
@@ -100,11 +107,9 @@ class Facts:
 
     def names_of_records(self, numbers: Iterable[int]) -> tuple[str, ...]:
         """The names of records, given numbers in all samples."""
-        names = []
-        for split, number in self.places(numbers):
-            sample = self.samples[split]
-            names.append(sample.named(number) if sample.keys else f"{split}, record {number}")
-        return tuple(names)
+        if self.keys:
+            return tuple(self.keys[number] for number in numbers)
+        return tuple(f"{split}, record {number}" for split, number in self.places(numbers))
 
 
 # Finds problems of one kind in a dataset.

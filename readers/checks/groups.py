@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,10 +40,9 @@ def _found(facts: Facts) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
             digests = facts.digests(feature)
             yield feature, np.unique(digests, return_inverse=True)[1], digests != 0
     # A regular expression of the manifest is not evaluated: it could take years, and the job has kept its groups together.
-    keys = [key for sample in facts.samples.values() for key in sample.keys]
-    if facts.group_by and not column and len(keys) == len(facts.splits):
+    if facts.group_by and not column and facts.keys:
         pattern = re.compile(facts.group_by)
-        found = [pattern.search(key) for key in keys]
+        found = [pattern.search(key) for key in facts.keys]
         names = np.array([m[bool(pattern.groups)] or "" if m else "" for m in found], object)
         there = np.array([match is not None for match in found], bool)
         yield "", np.unique(names, return_inverse=True)[1], there
@@ -65,8 +65,8 @@ def _in_several_splits(
     examples = [np.flatnonzero(chosen & (groups == group)) for group in shared[:EXAMPLES]]
     ends = [(rows[0], rows[splits[rows] != splits[rows[0]]][0]) for rows in examples]
     named = tuple(" and ".join(facts.names_of_records(pair)) for pair in ends)
-    count, seen = int(chosen.sum()), len(there)
-    yield Finding("groups_across_splits", "warning", words, feature, "", count, seen, named)
+    for finding in facts.of_records("groups_across_splits", "warning", feature, chosen, ""):
+        yield replace(finding, message=words, examples=named, places=())
 
 
 CHECKS: dict[str, Check] = {"groups_across_splits": _groups}

@@ -96,9 +96,8 @@ def _drift(facts: Facts) -> Iterator[Finding]:
         for number, count in total.items() if size and len(counts) > 1 else ():
             share = count / total.total()
             difference = abs(found[number] / size - share)
-            if difference > max(
-                _LEAST_OFF, _SHARE_DEVIATIONS * math.sqrt(share * (1 - share) / size)
-            ):
+            deviation = math.sqrt(share * (1 - share) / size)
+            if difference > max(_LEAST_OFF, _SHARE_DEVIATIONS * deviation):
                 off[number] = difference
         if off:
             worst = sorted(off, key=lambda number: (-off[number], number))

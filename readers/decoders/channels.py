@@ -15,25 +15,15 @@ _NAMES_SHOWN = 12
 
 @dataclass(frozen=True)
 class Channels(Decoder):
-    """Keeps channels of an array [..., channels].
-
-    Attributes:
-        places: Their places in the last axis, in the order of the result.
-    """
+    """Keeps channels of an array [..., channels], by their `places` in the last axis, in the order of the result."""
 
     places: tuple[int, ...]
 
     @classmethod
     def named(cls, feature: str, chosen: Sequence[str], names: Sequence[str]) -> Channels:
-        """The decoder that keeps the channels with some names.
+        """The decoder that keeps the `chosen` ones of the channels with `names`, in this order.
 
-        Args:
-            feature: The feature.
-            chosen: The names to keep, in this order.
-            names: The names of all its channels.
-
-        Raises:
-            ValueError: A channel does not exist, or two have its name.
+        Raises ValueError if a channel of the feature does not exist, or two have its name.
         """
         is_list = isinstance(chosen, (list, tuple)) and len(chosen) > 0
         wrong = [name for name in chosen if names.count(name) != 1] if is_list else [chosen]

@@ -9,12 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.format.decode.column import (
-    Allocator,
-    FeatureColumn,
-    Rows,
-    object_array,
-)
+from readers.format.decode.column import Allocator, FeatureColumn, Rows, object_array
 from readers.format.decode.image_columns import Located
 from readers.format.dtypes import numpy_dtype
 from readers.format.encodings.values import checked_array
@@ -46,24 +41,14 @@ class Decoder(ABC):
 
     @abstractmethod
     def features(self, name: str, stored: Schema) -> dict[str, Feature]:
-        """The features that the decoder makes: its own, and those that move with it.
+        """The features that the decoder of a feature makes: its own, and those that move with it.
 
-        Args:
-            name: The feature's name.
-            stored: The features as the dataset, or `schema=`, states them.
-
-        Raises:
-            ValueError: The decoder does not suit a feature.
+        `stored` are the features as the dataset, or `schema=`, states them. Raises ValueError if it does not suit one of them.
         """
 
     @abstractmethod
     def columns(self, name: str, stored: Schema, batch: Batch) -> dict[str, FeatureColumn]:
-        """Decodes the features into columns.
-
-        Raises:
-            ValueError: A value cannot be decoded.
-            ImportError: A package is missing.
-        """
+        """Decodes the features into columns; ValueError if a value cannot be decoded, ImportError without a package."""
 
 
 def image_of(name: str, feature: Feature, channels: int | None = None) -> Feature:

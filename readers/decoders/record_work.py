@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from readers.decoders.decoder import (
-    Batch,
-    Decoder,
-    called,
-    check_no_tensor,
-    checked_value,
-)
+from readers.decoders.decoder import Batch, Decoder, called, check_no_tensor, checked_value
 from readers.format.decode.column import FeatureColumn, column_of
 from readers.format.decode.image_columns import of_each_row
 from readers.format.dtypes import dtype_name
@@ -29,8 +23,7 @@ class Map:
     """A function of each record, and the features that it returns: `map=readers.Map(mix, {...})`.
 
     Attributes:
-        function: Receives a record, a dict of NumPy arrays by feature name, and its key, and
-            returns the record to use instead.
+        function: Receives a record, a dict of NumPy arrays by feature name, and its key, and returns the record to use instead.
         schema: The features of the returned records, as for `Schema`: `{"tokens": ("int32",
             [None])}`. None takes them from the first returned record: a value that fits the dataset's feature
             of the same name keeps that feature; the sizes of all others are fixed.

@@ -133,12 +133,7 @@ class RandomResizedCrop(_Resized):
         ratio: The range of its width divided by its height.
         flip: Whether to mirror it from left to right with a probability of one half.
         salt: Give each decoder in a pipeline a different salt to make them independent.
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature.
-        with_boxes, box_order, with_masks: The features that move with the image, as for `Resize`.
-
-    Raises:
-        ValueError: An argument is not as described.
-        ImportError: OpenCV or simplejpeg is not installed.
+        channels, with_boxes, box_order, with_masks: As for `Resize`, which raises the same errors.
 
     Example:
         >>> crop = readers.decoders.RandomResizedCrop(224, flip=True, with_boxes="boxes")
@@ -183,12 +178,7 @@ class CenterCrop(_Resized):
         size: (height, width) of the result in pixels, or one number for both.
         fraction: The part of the largest window of this shape to take, above 0 and at most 1. 0.875 is
             the same as resizing the shorter side to 256 and cropping 224 pixels.
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature.
-        with_boxes, box_order, with_masks: The features that move with the image, as for `Resize`.
-
-    Raises:
-        ValueError: An argument is not as described.
-        ImportError: OpenCV or simplejpeg is not installed.
+        channels, with_boxes, box_order, with_masks: As for `Resize`, which raises the same errors.
     """
 
     fraction: float = 0.875
@@ -213,11 +203,9 @@ class Resize(_Resized):
 
     Args:
         size: (height, width) of the result in pixels, or one number for both.
-        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature, or 3
-            for bytes.
-        with_boxes: The names of features of boxes, float [n, 4], that move with the image: two corners,
-            relative to the image, from 0 to 1. They are clipped at the edges, and keep their number and
-            order: a box outside the window gets no area.
+        channels: 1 for gray, 3 for RGB, 4 for RGBA (not for JPEGs); None for those of the feature, or 3 for bytes.
+        with_boxes: The names of features of boxes, float [n, 4], that move with the image: two corners, relative to the image,
+            from 0 to 1. They are clipped at the edges, and keep their number and order: a box outside the window gets no area.
         box_order: "yxyx", or "xyxy" for a dataset written with `--box_order xyxy`.
         with_masks: The names of masks of the image's size that move with it: encoded images, or arrays
             [height, width, 1] or [n, height, width]. They are resized with the nearest value.

@@ -33,9 +33,8 @@ _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 class MappedFile:
     """A read-only map of a file, which may be closed and replaced; the map lasts as long as any view of it.
 
-    The `mmap` module keeps a descriptor for each map (optional only since Python 3.13), and a
-    process is often limited to 1,024 descriptors. A shuffle over more shards would open
-    them again and again, which takes eight times as long.
+    The `mmap` module keeps a descriptor for each map (optional only since Python 3.13), and a process is often limited to 1,024
+    descriptors. A shuffle over more shards would open them again and again, which takes eight times as long.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -15,9 +15,8 @@ _OTHERS = FsspecFiles()
 def files_of(path: str) -> Files:
     """The kind of files that a path or URL belongs to.
 
-    Raises:
-        ImportError: The library of a store is not installed; the message has the pip command.
-        RefusedError: The URL lacks a bucket, or the credentials cannot be used.
+    Raises ImportError with the pip command if the library of a store is not installed, RefusedError if the URL lacks a
+    bucket or the credentials cannot be used.
     """
     if is_local(path):
         return LOCAL

@@ -83,10 +83,8 @@ class FsspecFiles(Files):
         return _ask(path, whole)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[bytes]:
-        def read(wanted: Range) -> bytes:
-            return self.read(wanted.path, wanted.start, wanted.stop - wanted.start)
-
-        return map_in_threads(read, ranges, are_local=False)
+        read = super().read_ranges
+        return map_in_threads(lambda wanted: read([wanted])[0], ranges, are_local=False)
 
     def is_folder(self, path: str) -> bool:
         return bool(_ask(path, lambda filesystem, name: filesystem.isdir(name)))

@@ -29,6 +29,7 @@ class Finding:
         seen: The number of records that the check looked at.
         examples: The keys of the first affected records, or their numbers.
         places: The split, and the number in it, of each record in `examples`.
+        keys: The keys of the affected records, at most 10,000; empty without keys.
     """
 
     check: str
@@ -40,6 +41,7 @@ class Finding:
     seen: int = 0
     examples: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
+    keys: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         about = " ".join(filter(None, (self.split, self.feature)))

@@ -81,8 +81,7 @@ def _sharpness(colors: np.ndarray) -> float:
     quarter = _halved(half)
     if min(quarter.shape) < _SMALLEST:
         return np.nan
-    # The Laplacian adds the rounding errors of five levels, one of them four times; a level is the
-    # mean of 4 or 16 pixels.
+    # The Laplacian adds the rounding errors of five levels, one of them four times; a level is the mean of 4 or 16 pixels.
     rounding = _step(colors) ** 2 * 20 / 12
     edges, coarse_edges = _edges(half) - rounding / 4, _edges(quarter) - rounding / 16
     return float(np.sqrt(max(0.0, edges) / coarse_edges)) if coarse_edges > rounding else np.nan

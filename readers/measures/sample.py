@@ -1,8 +1,7 @@
 """A sample of a dataset: the measures, digest, sketch, label and key of each record.
 
-The records of a split are stored in the order of hashes of their keys, so its first records are a random sample,
-always the same, and are read as one range of bytes. They are decoded one by one, in windows of a few
-MiB, so that they fit memory.
+The records of a split are stored in the order of hashes of their keys, so its first records are a random sample, always the
+same, and are read as one range of bytes. They are decoded one by one, in windows of a few MiB, so that they fit memory.
 """
 
 from __future__ import annotations

@@ -25,9 +25,8 @@ _KEPT_WINDOWS = 4
 class Mix:
     """Several datasets to read as one, each with a weight: a path for all readers of batches.
 
-    In any run of records, each dataset has its exact share, give or take the records of one
-    window of 256. A dataset that runs out starts over in the order of its next epoch. An epoch of
-    the mixture has as many records as all datasets together.
+    In any run of records, each dataset has its exact share, give or take the records of one window of 256. A dataset that runs
+    out starts over in the order of its next epoch. An epoch of the mixture has as many records as all datasets together.
 
     Attributes:
         weights: Path of a dataset -> its weight, a number above 0. Only their ratios matter.

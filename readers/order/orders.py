@@ -20,11 +20,9 @@ CYCLE, BLOCK = 16, 16
 RecordOrder = Callable[[int, np.ndarray], np.ndarray]
 
 
-class SequentialOrder:
+def as_stored(epoch: int, places: np.ndarray) -> np.ndarray:
     """The order in which the records are stored, the same in every epoch."""
-
-    def __call__(self, epoch: int | np.ndarray, places: np.ndarray) -> np.ndarray:
-        return places
+    return places
 
 
 class GlobalOrder:
@@ -40,10 +38,9 @@ class GlobalOrder:
 class InterleavedOrder:
     """A random order that reads shards from front to back: interleaved, and shuffled in windows.
 
-    In each epoch, the shards are put in random order and split into groups of about equal size, at
-    most `CYCLE`. Within a group, `BLOCK` records are read from each shard in turn until none has
-    any left. This stream of records is cut into windows, and each window is shuffled. `counts` has the
-    number of records in each shard, `window` that of a window.
+    In each epoch, the shards are put in random order and split into groups of about equal size, at most `CYCLE`. Within a
+    group, `BLOCK` records are read from each shard in turn until none has any left. This stream of records is cut into windows,
+    and each window is shuffled. `counts` has the number of records in each shard, `window` that of a window.
     """
 
     def __init__(self, counts: Sequence[int], seed: int, window: int) -> None:
@@ -80,11 +77,7 @@ class InterleavedOrder:
 
 
 def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The records at places, int64 [k], of a stream that takes `BLOCK` records from each shard in turn.
-
-    Returns:
-        The shard of each record, and its number in the shard, int64 [k] each.
-    """
+    """The shard, and the number in it, int64 [k] each, at places of a stream that takes `BLOCK` records from each shard in turn."""
     rounds = _rounds(counts, places)
     before = np.minimum(counts, rounds[:, None] * BLOCK)
     turns = np.cumsum(np.minimum(counts, (rounds[:, None] + 1) * BLOCK) - before, axis=1)
@@ -97,8 +90,7 @@ def round_robin(counts: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.
 
 def _rounds(counts: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The number of complete rounds of blocks before each place, int64 [k]."""
-    # At the end of each of these rounds a shard runs out. In between, every round takes the same
-    # number of records.
+    # At the end of each of these rounds a shard runs out. In between, every round takes the same number of records.
     ends = np.unique(np.append(0, -(-counts // BLOCK)))
     given = np.minimum(counts, ends[:, None] * BLOCK).sum(axis=1)
     alive = (counts > ends[:, None] * BLOCK).sum(axis=1)

@@ -1,9 +1,8 @@
 """Random orders of the numbers 0 to n-1, computed instead of stored.
 
-Each is a Feistel network of additions over pairs (left, right) that stand for the numbers, as
-described by Black and Rogaway in "Ciphers with Arbitrary Finite Domains" (2002). It takes no
-memory, and any part of the order is available immediately. `hash32` uses only operators that NumPy arrays
-and TensorFlow's tensors share, and therefore no shifts.
+Each is a Feistel network of additions over pairs (left, right) that stand for the numbers, as described by Black and Rogaway in
+"Ciphers with Arbitrary Finite Domains" (2002). It takes no memory, and any part of the order is available immediately. `hash32`
+uses only operators that NumPy arrays and TensorFlow's tensors share, and therefore no shifts.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import numpy as np
 
 from readers.format.compiled import library
 
-# Fewer rounds leave patterns in the orders of a few numbers, see
-# tests/readers/order/test_permutation.py.
+# Fewer rounds leave patterns in the orders of a few numbers, see tests/readers/order/test_permutation.py.
 _ROUNDS = 8
 
 _LOW, _TWO_32 = 0xFFFFFFFF, 1 << 32

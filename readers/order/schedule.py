@@ -29,17 +29,8 @@ class Schedule:
     In each step, the hosts read the same number of records from adjacent places, so all of them run the same number of
     steps. The records of the last step of an epoch are divided by `share`.
 
-    Attributes:
-        records: The number of records in an epoch.
-        batch_size: The number of records that one host reads in a step.
-        host: The index of this host.
-        hosts: The number of hosts.
-        epochs: The number of epochs in a pass; None for endless passes.
-        remainder: Whether the last step of an epoch is short, dropped or padded if it has fewer
-            records than the others.
-        absent: How many of the last places of an epoch have no record for this host.
-        epoch: The epoch of the first step.
-        place: The place at which the first step begins.
+    `records` are those of an epoch, `batch_size` those of one host in a step, `epochs` those of a pass, None for endless
+    passes. `absent` of the last places of an epoch have no record for this host. The first step begins at `epoch` and `place`.
     """
 
     records: int
@@ -62,23 +53,13 @@ class Schedule:
         fewest = {"short": self.hosts, "pad": 1, "drop": self._global_batch_size}
         return full + (left >= fewest[self.remainder])
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """The number of steps in a complete epoch."""
-        return self.steps_from(0)
-
-    @property
-    def steps(self) -> int | None:
-        """The number of steps in the first pass; None if it is endless."""
-        return self.steps_of_pass(0)[1]
-
     def steps_of_pass(self, number: int) -> tuple[int, int | None]:
         """The first step of a pass, and the step after its last one; None if it is endless. Passes count from 0.
 
         Passes follow each other. Each ends after an epoch whose count is a multiple of `epochs`,
         so the first is shorter if it begins in a later epoch.
         """
-        first, each = self.steps_from(self.place), self.steps_per_epoch
+        first, each = self.steps_from(self.place), self.steps_from(0)
         if self.epochs is None:
             return 0, None if each else first
         end = first + (self.epochs - self.epoch % self.epochs - 1) * each
@@ -96,7 +77,7 @@ class Schedule:
 
     def after(self, steps: int) -> tuple[int, int]:
         """The (epoch, place) that all hosts together have reached after a number of steps."""
-        if not steps or not self.steps_per_epoch:
+        if not steps or not self.steps_from(0):
             return self.epoch, self.place
         epoch, within, place = self._find(steps - 1)
         if within + 1 == self.steps_from(place):
@@ -108,5 +89,5 @@ class Schedule:
         first = self.steps_from(self.place)
         if number < first:
             return self.epoch, number, self.place
-        epochs, within = divmod(number - first, self.steps_per_epoch)
+        epochs, within = divmod(number - first, self.steps_from(0))
         return self.epoch + 1 + epochs, within, 0

@@ -13,14 +13,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Cursor:
-    """A position in a run, which determines everything that follows.
-
-    Attributes:
-        epoch: The number of completed epochs.
-        place: The number of records of the current epoch that were read.
-        held: The places of records that were read but are not in a batch yet, for example in
-            buckets.
-    """
+    """A position in a run, which determines everything that follows; its attributes are those of `State`."""
 
     epoch: int = 0
     place: int = 0
@@ -37,8 +30,7 @@ class State:
         seed: The seed of the order.
         order: The kind of order, as text.
         dataset: A fingerprint of the records and their order. A state does not fit other datasets.
-        held: The places of records that were read but are not in a batch yet, for example in
-            buckets.
+        held: The places of records that were read but are not in a batch yet, for example in buckets.
         generations: The SHA-256 of the manifests of the datasets, with which they are found again after they have changed.
 
     Raises:
@@ -61,21 +53,16 @@ class State:
         held = tuple(_number("held", place) for place in self.held)
         if len(set(held)) < len(held) or max(held, default=-1) >= self.place:
             raise ValueError(
-                f"not a reader's state: held={str(held)[:80]}, expected different places before "
-                f"place={self.place}"
+                f"not a reader's state: held={str(held)[:80]}, expected different places before place={self.place}"
             )
         object.__setattr__(self, "held", held)
         for name in ("order", "dataset"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"not a reader's state: {name}={getattr(self, name)!r}, not text")
-        generations = self.generations
-        if not isinstance(generations, (list, tuple)) or not all(
-            isinstance(g, str) for g in generations
-        ):
-            raise ValueError(
-                f"not a reader's state: generations={generations!r:.80}, not a list of text"
-            )
-        object.__setattr__(self, "generations", tuple(generations))
+        found = self.generations
+        if not isinstance(found, (list, tuple)) or not all(isinstance(sha, str) for sha in found):
+            raise ValueError(f"not a reader's state: generations={found!r:.80}, not a list of text")
+        object.__setattr__(self, "generations", tuple(found))
 
     def to_json(self) -> str:
         """The state as one line of JSON."""
@@ -100,12 +87,10 @@ class State:
             )
         if version != _VERSION:
             raise ValueError(f"not a state of version {_VERSION}: {str(value)[:80]}")
-        missing = [field.name for field in fields(cls)[:-2] if field.name not in value]
-        if missing:
+        names = [field.name for field in fields(cls)]
+        if missing := [name for name in names[:-2] if name not in value]:
             raise ValueError(f"not a reader's state: {str(value)[:80]} lacks {', '.join(missing)}")
-        return cls(
-            **{field.name: value[field.name] for field in fields(cls) if field.name in value}
-        )
+        return cls(**{name: value[name] for name in names if name in value})
 
 
 def _number(name: str, value: Any) -> int:

@@ -72,7 +72,6 @@ class _Scale(NamedTuple):
 
 
 def _steps(heights: np.ndarray, edges: np.ndarray, x: _Scale, y: _Scale) -> str:
-    """The outline of the bars."""
     commands = [f"M{x(edges[0]):.1f} {y(0):.1f}"]
     for height, right in zip(heights, edges[1:], strict=True):
         commands.append(f"V{y(height):.1f}H{x(right):.1f}")

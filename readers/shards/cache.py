@@ -85,14 +85,9 @@ class Cache:
         return frozenset(paths)
 
     def open(self, part: Part) -> BinaryIO | None:
-        """Opens the cached file of a shard, after fetching it if necessary.
+        """Opens the cached file of a shard, after fetching it if necessary; None if it cannot be kept, which is logged.
 
-        Returns:
-            The open file; None if the shard cannot be cached, which is logged as a warning.
-
-        Raises:
-            StoreError: (an OSError) The store did not deliver the shard.
-            FileNotFoundError: The shard does not exist in the store.
+        Raises StoreError (an OSError) if the store did not deliver the shard, FileNotFoundError if it does not exist there.
         """
         size = _size_of(part)
         try:
@@ -103,24 +98,16 @@ class Cache:
                 raise
             file, reason = None, error.strerror or str(error)
         if file is None:
-            _LOGGER.warning(
-                "%s: not kept in readers.Cache(%r), so it is read from the store each time: %s",
-                part.path,
-                self.directory,
-                reason,
-            )
+            text = "%s: not kept in readers.Cache(%r), so it is read from the store each time: %s"
+            _LOGGER.warning(text, part.path, self.directory, reason)
         return file
 
     def drop(self, part: Part) -> None:
         """Deletes the copy of a shard, which is damaged; the next reader fetches it again."""
         name = _name(part, _size_of(part))
         self._files.drop(name)
-        _LOGGER.warning(
-            "%s: its copy %s in readers.Cache(%r) is damaged and was deleted; it is read from the store",
-            part.path,
-            name,
-            self.directory,
-        )
+        text = "%s: its copy %s in readers.Cache(%r) is damaged and was deleted; it is read from the store"
+        _LOGGER.warning(text, part.path, name, self.directory)
 
     @property
     def _files(self) -> KeptFiles:
@@ -128,10 +115,7 @@ class Cache:
 
 
 def check_cache(cache: Cache | None) -> None:
-    """Checks the argument `cache` of a reader, and creates its directory if necessary.
-
-    Raises ValueError if it is not a cache, OSError if the directory cannot be written.
-    """
+    """Creates the directory of the argument `cache` of a reader; ValueError if it is no cache, OSError if it cannot be written."""
     if cache is None:
         return
     if not isinstance(cache, Cache):

@@ -23,12 +23,9 @@ _BYTES = (Feature("string"), Feature("string", (), "list"))
 def chosen_schema(stored: Schema, given: Schema) -> Schema:
     """Checks a given schema, whose features must be in the stored schema.
 
-    It may be more specific than the stored schema: sizes in place of None; `Feature("string")`
-    for the bytes of an encoded image, or of any other feature with a single bytes value; and the
-    dtype, shape and encoding of such bytes if they are stored as a string.
-
-    Raises:
-        ValueError: A feature is not stored, or cannot be read as the given one.
+    It may be more specific than the stored schema: sizes in place of None; `Feature("string")` for the bytes of an encoded
+    image, or of any other feature with a single bytes value; and the dtype, shape and encoding of such bytes if they are
+    stored as a string. Raises ValueError if a feature is not stored, or cannot be read as the given one.
     """
     for name, feature in stored.select(list(given)).items():
         if not _reads_as(feature, given[name]):

@@ -46,13 +46,10 @@ class Part:
 
     Attributes:
         path: The file's path; without `file://` if it is local.
-        skip: The number of records before the run.
-        take: The number of records in the run.
+        skip, take: The numbers of records before the run and in it.
         total: The number of records in the whole file; None before its index is read.
-        bytes: The file's size according to the manifest; None without a manifest.
-        crc32c: The file's CRC32C according to the manifest; None without a manifest.
-        version: The inode and the time of the last change of a local file when the plan was made; None for
-            other files.
+        bytes, crc32c: The file's size and CRC32C according to the manifest; None without a manifest.
+        version: The inode and the time of the last change of a local file when the plan was made; None for other files.
         index_bytes: The size of the file's index, in bytes; 0 without one.
         index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
         index_path: The path of the index, if the manifest states it; empty if it is next to the file.
@@ -96,10 +93,8 @@ class Plan:
         name: The split, with its slice, as the caller gave it.
         schema: The features of each record, after the work on it.
         parts: The runs of records to read, in the order of the files.
-        records: The number of records.
         record_bytes: The mean size of a framed record; None if there are no records.
-        fingerprint: Values that change whenever the records or their order change, but not when the
-            dataset is moved.
+        fingerprint: Values that change whenever the records or their order change, but not when the dataset is moved.
         mixed: The number of records and the weight of each dataset in a mixture; empty for a single dataset.
         sizes: The sizes in all splits of features of unknown shape, if the manifest has them.
         work: The work on each record after it is read; None if there is none.
@@ -133,11 +128,9 @@ class Plan:
     @property
     def counts(self) -> list[int]:
         """The number of records that are read of each part."""
-        return (
-            self.rows.counts(np.cumsum(self.takes)).tolist()
-            if self.rows is not None
-            else self.takes
-        )
+        if self.rows is None:
+            return self.takes
+        return self.rows.counts(np.cumsum(self.takes)).tolist()
 
     @property
     def undecoded(self) -> Mapping[str, Feature]:

@@ -58,11 +58,8 @@ class Records:
         cache: Where to keep remote shards; None to read them from the store.
         own: Whether the pixels of each record are a separate allocation, which other records do not keep alive.
 
-    Attributes:
-        memory: Allocates large arrays, and reuses their memory.
-        files: Those of `Plan.files`.
-        is_local: Whether every file is on a local disk, or cached there when first read.
-        skipped: (path, number in the file) of each damaged record found so far.
+    `memory` allocates large arrays, and reuses their memory. `is_local` is whether every file is on a local disk, or cached
+    there when first read. `skipped` has (path, number in the file) of each damaged record found so far.
     """
 
     def __init__(
@@ -107,9 +104,7 @@ class Records:
     def read(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Reads the records with some numbers together, and yields them in order, before any work on them.
 
-        Raises:
-            CorruptRecordError: (a ValueError) The next record fails its checksum; the message names the file and the byte.
-            ValueError: The next record does not fit the schema; the message also names the feature.
+        Raises CorruptRecordError if the next record fails its checksum, RecordError if it does not fit the schema.
         """
         framed, good = self._checked(self._read(np.array(numbers, np.int64)))
         for row, is_good in enumerate(np.all(good, axis=0)):
@@ -162,11 +157,8 @@ class Records:
             rows: How features become rows. The kernel truncates and pads their columns accordingly; if it cannot read a
                 record, they stay as they are.
 
-        Raises:
-            CorruptRecordError: (a ValueError) A record is damaged, and `skip` is false, or too
-                many after it are damaged, too.
-            RecordError: (a ValueError) A record does not fit the schema, or the work on it fails.
-            DatasetError: (a ValueError) A file or its index was changed, or an index is damaged.
+        Raises CorruptRecordError if a record is damaged, and `skip` is false, or too many after it are damaged, too;
+        RecordError if one does not fit the schema, or the work on it fails; DatasetError if a file or its index was changed.
         """
         several = [*zip(*fetched, strict=True)] or [()] * len(self.files)
         pairs = [*zip(self.files, several, strict=True)]
@@ -220,17 +212,9 @@ class Records:
         return checked, np.stack(good)
 
     def next_good(
-        self,
-        number: int,
-        following: Following,
-        row: int = 0,
-        fetched: Sequence[Framed] = (),
+        self, number: int, following: Following, row: int = 0, fetched: Sequence[Framed] = ()
     ) -> int:
-        """The number of the first intact record after a damaged one; `following` is called with the row.
-
-        Raises:
-            CorruptRecordError: (a ValueError) None of the next records is good.
-        """
+        """The number of the first intact record after a damaged one, or CorruptRecordError; `following` is called with the row."""
         first, count = 0, min(_MOST_DAMAGED_IN_A_ROW, len(self) - 1)
         while first < count:
             # Few at first: damaged records are rare, but where a disk failed there are many.

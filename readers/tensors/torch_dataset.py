@@ -52,7 +52,7 @@ class TorchBatches(IterableDataset[Any]):
     ) -> None:
         self._plan, self._options, self._shard, self._drawn = plan, options, shard, drawn
         self._to_arrays = ToArrays(plan.schema, options, transform)
-        self._prefetch = check_number("prefetch", prefetch, 0)
+        self.prefetch = check_number("prefetch", prefetch, 0)
         self.passes = _PassCounter()
         self._opened: tuple[tuple[Any, ...], BatchSource[Any]] | None = None
 
@@ -107,12 +107,6 @@ class TorchBatches(IterableDataset[Any]):
             return tuple(tensor_of(array) for array in batch)
         return {name: tensor_of(array) for name, array in batch.items()}
 
-    def ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Reads the batches of a pass ahead, unless a worker does."""
-        if self._prefetch and get_worker_info() is None:
-            return prefetched(batches, self._prefetch)
-        return batches
-
 
 class TorchPass(Iterator[Any]):
     """One pass over the batches, or a worker's share of it.
@@ -131,18 +125,18 @@ class TorchPass(Iterator[Any]):
         self._ahead = self._begin()
 
     def _begin(self) -> Iterator[tuple[Any, tuple[Any, int]]]:
-        tensors = self._dataset.tensors
+        tensors, prefetch = self._dataset.tensors, self._dataset.prefetch
         made = made_from(self._batches, tensors, self._next, self._end, self._turn)
-        return self._dataset.ahead(made)
+        # Workers read ahead anyway.
+        return prefetched(made, prefetch) if prefetch and get_worker_info() is None else made
 
     def __next__(self) -> Any:
         try:
             batch, self._next = next(self._ahead)
-        except StopIteration:
-            raise
-        except BaseException:
+        except BaseException as error:
             # A generator that raised would otherwise end the pass as if all batches had been read.
-            self._ahead = self._begin()
+            if not isinstance(error, StopIteration):
+                self._ahead = self._begin()
             raise
         return batch
 

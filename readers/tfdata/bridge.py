@@ -27,10 +27,7 @@ class TensorBridge:
     """Flattens a batch to a list of arrays in Python, and rebuilds the batch in TensorFlow.
 
     The list holds an array for each dense name, the result of `ragged_arrays` for each ragged feature, and the
-    keys of the records, if the options ask for them.
-
-    Attributes:
-        specs: The dtypes and shapes of the arrays.
+    keys of the records, if the options ask for them. `specs` are the dtypes and shapes of the arrays.
     """
 
     def __init__(self, schema: Schema, options: ReadOptions) -> None:
@@ -48,12 +45,7 @@ class TensorBridge:
             self.specs.append(tf.TensorSpec([rows], tf.int64))
 
     def arrays(self, records: BatchSlice, empty: Allocator) -> list[np.ndarray]:
-        """Converts a batch to arrays.
-
-        Args:
-            records: The batch.
-            empty: Allocates large arrays.
-        """
+        """Converts a batch to arrays; `empty` allocates large ones."""
         options = self._options
         batch = records.arrays(self._dense, options.format, empty)
         arrays = [batch[name] for name in self._dense_specs]
@@ -76,7 +68,6 @@ class TensorBridge:
 def _dense_specs(
     batch_format: BatchFormat, features: Mapping[str, Feature], rows: int | None
 ) -> dict[str, tf.TensorSpec]:
-    """The specs of the dense tensors of a batch, by name."""
     specs = {}
     for name, feature in features.items():
         dtype = tf.as_dtype(feature.dtype)
@@ -107,8 +98,7 @@ def _ragged_specs(feature: Feature, rows: int | None) -> list[tf.TensorSpec]:
 def ragged_arrays(feature: Feature, column: FeatureColumn) -> list[np.ndarray]:
     """Converts a column of unknown shape to the arrays that `ragged_tensor` takes.
 
-    Returns:
-        The values, flat; and for each dimension up to the last unknown one, int64 [n], the lengths of its rows.
+    These are the values, flat; and for each dimension up to the last unknown one, int64 [n], the lengths of its rows.
     """
     if feature.is_sequence:
         arrays = [array for value in column.flat() for array in value]

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from readers.batches.batch_format import is_number, plain
+from readers.batches.batch_format import check_number, plain
 from readers.batches.batch_source import BatchSource
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
@@ -96,7 +96,7 @@ def _steps(batches: BatchSource[Any]) -> int | None:
         return tf.data.INFINITE_CARDINALITY
     # The first pass of a resumed run is shorter than later ones.
     if isinstance(batches, BatchesByStep) and batches.schedule.after(0) == (0, 0):
-        return batches.schedule.steps
+        return batches.schedule.steps_of_pass(0)[1]
     return None
 
 
@@ -118,9 +118,7 @@ def _options(options: ReadOptions) -> tf.data.Options:
 
 def state_of(dataset: tf.data.Dataset, steps: int) -> State:
     """See `readers.state_of`."""
-    steps = plain(steps)
-    if not is_number(steps, 0):
-        raise ValueError(f"steps={steps!r}: expected a number of batches of at least 0")
+    steps = check_number("steps", plain(steps), 0)
     opened = _OPENED.get(dataset) if isinstance(dataset, tf.data.Dataset) else None
     if opened is None:
         raise ValueError(

@@ -72,9 +72,8 @@ _next, _put, _fail, _release = (
 class Feed:
     """The batches of all passes over a dataset. A thread reads them as long as this object exists.
 
-    Args:
-        stream: (number of a pass, number of a batch in it) -> the batches of the pass, starting at that batch.
-        specs: The dtypes and shapes of the arrays of a batch.
+    `stream` returns the batches of a pass, given its number, from the one with a second number on, and whether an error came
+    before. `specs` are the dtypes and shapes of the arrays of a batch.
     """
 
     def __init__(
@@ -94,11 +93,9 @@ class Feed:
         return _operation("BeamShardsBegin", [self._number], [tf.TensorSpec([], tf.int64)])[0]
 
     def batch(self, of_pass: tf.Tensor, number: tf.Tensor) -> list[tf.Tensor]:
-        """Adds a batch to the graph: its tensors.
+        """Adds a batch to the graph: its tensors. The operation is out of range after the last batch.
 
-        Args:
-            of_pass: int64 [], the result of `begin`, or its copy from a checkpoint.
-            number: int64 [], the number of the batch in the pass. The operation is out of range after the last one.
+        `of_pass`, int64 [], is the result of `begin`, or its copy from a checkpoint; `number`, int64 [], counts in the pass.
         """
         return _operation("BeamShardsNext", [self._number, of_pass, number], self._specs)
 
@@ -118,7 +115,6 @@ def _operation(name: str, inputs: Sequence[Any], specs: Sequence[tf.TensorSpec])
 
 @functools.cache
 def _register() -> None:
-    """Makes the operations known to TensorFlow."""
     (path,) = Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*")
     of_python = (getattr(ctypes.pythonapi, name) for name in _OF_PYTHON)
     pointers = (ctypes.cast(function, _POINTER) for function in of_python)

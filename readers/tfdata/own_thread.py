@@ -14,9 +14,7 @@ def map_in_own_thread(dataset: tf.data.Dataset, function: Callable[..., Any]) ->
     `Dataset.map` passes calls to a thread pool, whose threads look for more work after each call: that takes a third as
     much processor time as reading. It has no argument to avoid this, but its operation has.
 
-    Args:
-        dataset: Its elements are single tensors.
-        function: Returns a structure of tensors.
+    The elements of the dataset are single tensors; the function returns a structure of tensors.
     """
     specs = list[Any]()
 

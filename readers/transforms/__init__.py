@@ -1,9 +1,8 @@
 """Transforms of batches for training: augmentation, normalization.
 
-Each takes TensorFlow tensors (in `load` or `tf.data.Dataset.map`) or NumPy arrays (in `as_numpy`),
-and returns the same kind: a tensor if any argument is one, otherwise an array. Pass PyTorch tensors
-as `tensor.numpy()`. Random transforms depend only on a key for each record, and draw the same
-numbers for both kinds. TensorFlow is imported only when a tensor is passed.
+Each takes TensorFlow tensors (in `load` or `tf.data.Dataset.map`) or NumPy arrays (in `as_numpy`), and returns the same kind: a
+tensor if any argument is one, otherwise an array. Pass PyTorch tensors as `tensor.numpy()`. Random transforms depend only on a
+key for each record, and draw the same numbers for both kinds. TensorFlow is imported only when a tensor is passed.
 """
 
 from readers.transforms.draws import below, uniform

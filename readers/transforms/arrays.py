@@ -39,8 +39,7 @@ def checked_keys(keys: Any) -> np.ndarray:
     keys = np.asarray(keys)
     if keys.ndim != 1 or not np.can_cast(keys.dtype, np.int64):
         raise ValueError(
-            f"expected keys of the shape [B] and int64, found the shape {keys.shape} and "
-            f"{keys.dtype}"
+            f"expected keys of the shape [B] and int64, found the shape {keys.shape} and {keys.dtype}"
         )
     return keys.astype(np.int64, copy=False)
 
@@ -99,11 +98,6 @@ def to_float(images: Any) -> np.ndarray:
     return floats
 
 
-def is_ragged(values: Any) -> bool:
-    """Whether values are an object array, which holds an array for each record."""
-    return np.asarray(values).dtype.hasobject
-
-
 def on_values(values: Any, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Applies a function to dense values, or to each record of ragged ones."""
     values = np.asarray(values)
@@ -130,6 +124,7 @@ def standardized(
 
 
 def masked(values: np.ndarray, mask: Any) -> np.ndarray:
-    """Sets the values to 0, in place, where the mask of their leading dimensions is false."""
-    values[~np.asarray(mask, bool)] = 0
+    """Sets dense values to 0, in place, where the mask of their leading dimensions is false."""
+    if not values.dtype.hasobject:
+        values[~np.asarray(mask, bool)] = 0
     return values

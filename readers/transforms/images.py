@@ -1,8 +1,7 @@
 """Transforms of batches of images.
 
-Random transforms depend only on a key for each image: a resumed run, or one with
-another batch size, augments each image in the same way. All keep the dtype, so that images can stay
-uint8, a quarter of the size of float32, until `normalize` or `to_float`.
+Random transforms depend only on a key for each image: a resumed run, or one with another batch size, augments each image in the
+same way. All keep the dtype, so that images can stay uint8, a quarter of the size of float32, until `normalize` or `to_float`.
 """
 
 from __future__ import annotations
@@ -53,15 +52,13 @@ def random_crop(
         images: uint8 or float32 [B, H, W, C], a `tf.Tensor` or `np.ndarray`.
         keys: int64 [B], the keys of the records.
         size: (height, width) of the crop in pixels.
-        padding: Zero pixels to add on every side before cropping; 4, with the size of the images,
-            is common for CIFAR.
+        padding: Zero pixels to add on every side before cropping; 4, with the size of the images, is common for CIFAR.
         salt: Give each use in a pipeline a different salt to make them independent.
 
     Raises:
         ValueError: `images` is not a batch of images, `size` is not two positive numbers,
             `padding` is negative, or the images are known to be smaller than the crop.
-        tf.errors.InvalidArgumentError: When run, if tensors of unknown size are smaller than the
-            crop.
+        tf.errors.InvalidArgumentError: When run, if tensors of unknown size are smaller than the crop.
     """
     ops = operations_of(images, keys)
     images, size = ops.checked_batch(images), _height_width(size)

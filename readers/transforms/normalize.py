@@ -21,12 +21,10 @@ class Moments:
 
     Attributes:
         mean, std: One number per channel (the last dimension), or a single one for all values.
-        dtype: The dtype of the values described. Moments of uint8 images do not fit the
-            output of `to_float`.
+        dtype: The dtype of the values described. Moments of uint8 images do not fit the output of `to_float`.
 
     Raises:
-        ValueError: A number is not finite, a deviation is not above 0, or `mean` and `std` differ
-            in length.
+        ValueError: A number is not finite, a deviation is not above 0, or `mean` and `std` differ in length.
     """
 
     mean: tuple[float, ...]
@@ -41,8 +39,7 @@ class Moments:
             or min(self.std) <= 0
         ):
             raise ValueError(
-                f"mean={self.mean}, std={self.std}: expected finite numbers, one deviation above 0 "
-                "for each mean"
+                f"mean={self.mean}, std={self.std}: expected finite numbers, one deviation above 0 for each mean"
             )
 
     @classmethod
@@ -67,8 +64,7 @@ class Moments:
             channels: The names of the channels that `columns=` keeps of the feature, in its order; None for all.
 
         Raises:
-            ValueError: The split or the feature is unknown, or the feature has no mean in the
-                manifest or is constant.
+            ValueError: The split or the feature is unknown, or the feature has no mean in the manifest or is constant.
 
         Example:
             >>> manifest = readers.Manifest.read("shards/sensors")
@@ -122,8 +118,7 @@ def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Arr
         values: [B, ...], with the moments' dtype; pass uint8 images as they are read. A `tf.Tensor`
             or `np.ndarray`; or ragged, a `tf.RaggedTensor` or an object array of arrays.
         moments: The moments of all values or of each channel.
-        mask: bool, the mask of padded values, which covers their leading dimensions; padding,
-            where it is false, becomes 0.
+        mask: bool, the mask of padded values, which covers their leading dimensions; padding, where it is false, becomes 0.
 
     Raises:
         ValueError: `values` has another dtype or another number of channels than `moments`.
@@ -136,11 +131,10 @@ def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Arr
         return ops.standardized(dense, moments.mean, moments.std, dtype)
 
     found = ops.on_values(values, normalized)
-    return found if mask is None or ops.is_ragged(found) else ops.masked(found, mask)
+    return found if mask is None else ops.masked(found, mask)
 
 
 def _check(values: Array, moments: Moments) -> None:
-    """Raises ValueError if moments do not fit values."""
     if values.dtype.name != moments.dtype:
         raise ValueError(
             f"expected values of {moments.dtype}, the dtype of the moments, found "
@@ -149,6 +143,5 @@ def _check(values: Array, moments: Moments) -> None:
     channels, shape = len(moments.mean), values.shape
     if channels > 1 and (len(shape) < 2 or shape[-1] != channels):
         raise ValueError(
-            f"the moments have {channels} channels: expected as many in the last dimension, "
-            f"found the shape {shape}"
+            f"the moments have {channels} channels: expected as many in the last dimension, found the shape {shape}"
         )

@@ -69,11 +69,6 @@ def to_float(images: tf.Tensor) -> tf.Tensor:
     return tf.image.convert_image_dtype(images, tf.float32)
 
 
-def is_ragged(values: tf.Tensor | tf.RaggedTensor) -> bool:
-    """Whether the records of a batch have values of different lengths."""
-    return isinstance(values, tf.RaggedTensor)
-
-
 def on_values(
     values: tf.Tensor | tf.RaggedTensor, function: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor | tf.RaggedTensor:
@@ -99,7 +94,9 @@ def standardized(
 
 
 def masked(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The values where the mask of their leading dimensions is true, and 0 elsewhere."""
+    """Dense values where the mask of their leading dimensions is true, and 0 elsewhere; ragged ones unchanged."""
+    if isinstance(values, tf.RaggedTensor):
+        return values
     shape, mask = tf.shape(values), tf.convert_to_tensor(mask)
     rows = tf.reshape(values, tf.concat([[tf.size(mask)], shape[mask.shape.rank :]], axis=0))
     kept = tf.raw_ops.Select(condition=tf.reshape(mask, [-1]), x=rows, y=tf.zeros_like(rows))

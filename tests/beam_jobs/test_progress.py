@@ -102,7 +102,7 @@ def test_a_line_shows_the_rate_and_the_time_left():
     with progress.display(pipe, line_seconds=0, quiet_seconds=0):
         progress.expect("writing", 10_000, "records")
         progress.advance("writing", 0)
-        progress._display._bar.start_t -= 100  # As if it had begun 100 seconds ago.
+        progress._reported._bar.start_t -= 100  # As if it had begun 100 seconds ago.
         progress.advance("writing", 2_500)
     assert pipe.lines()[1] == "writing: 2,500 of 10,000 records, 25/s, 05:00 left"
 

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 from scipy.signal import resample_poly
 
-from beam_jobs.plan.placement import Placement, Splits
 from readers.format.manifest import Manifest
 from readers.format.schema import Feature, Schema
 from tests.readers.format.similarity.lookalikes import (
@@ -168,10 +167,9 @@ def test_a_label_of_which_every_record_is_dropped_is_no_label(tmp_path):
     pixels = [smooth_picture(seed, 64) for seed in range(8)]
     keys = [f"a/{n}.png" for n in range(8)]
     later = [f"copies/{n}.png" for n in range(40)]
-    order = Placement(0, Splits.parse("train=1")).order
     for number, key in enumerate(keys):
         write_png(tmp_path / "in" / key, pixels[number])
-        copy = next(name for name in later if order(name) > order(key))
+        copy = next(name for name in later if order_hash(0, name) > order_hash(0, key))
         later.remove(copy)
         write_png(tmp_path / "in" / copy, resized(pixels[number], 0.5))
     flags = [*FLAGS["images"], "--stratify", *HALVES[:2], *ONE]

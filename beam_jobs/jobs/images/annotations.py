@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, cast, get_args
@@ -149,9 +148,7 @@ class ImageAnnotations:
         """The source of an image with its annotations, or with the files that hold them.
 
         Args:
-            source: The image.
             path: The image's path, or that of its archive.
-            statuses: The statuses of the files that exist.
 
         Raises:
             UsageError: The image is in a `.tar.gz` or in Parquet, and the annotations are files.
@@ -220,7 +217,7 @@ class ImageAnnotations:
         self._check_entries(inputs)
         if not self._files:
             return self
-        first = [source for p in inputs.patterns for source, _ in inputs.first(p, _IMAGES_CHECKED)]
+        first = [source for source, _ in inputs.first(_IMAGES_CHECKED)]
         if not first:
             raise UsageError(
                 "--input: all files belong to --boxes, --captions and --masks; keep these in a "
@@ -315,7 +312,7 @@ class ImageAnnotations:
 
 def _names_in(inputs: Inputs) -> Iterator[str]:
     """Yields the paths of all images that are known before one is read."""
-    for source in itertools.chain.from_iterable(map(inputs.named, inputs.patterns)):
+    for source in inputs.named():
         if not (source.error or source.packed):
             yield source.file
 

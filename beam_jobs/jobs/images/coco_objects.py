@@ -134,10 +134,7 @@ class CocoAnnotations:
         return row, np.arange(self.box_starts[row], self.box_starts[row + 1])
 
     def captions(self, file_name: str) -> tuple[str, ...]:
-        """The captions of an image in the order of the file.
-
-        Args:
-            file_name: The image's path, looked up as in `boxes`.
+        """The captions of an image, looked up as in `boxes`, in the order of the file.
 
         Raises:
             RejectError: The file has no such image.

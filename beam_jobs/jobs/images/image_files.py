@@ -148,8 +148,7 @@ def check_decodable(image: Image.Image, file: BinaryIO, dtype: str = "uint8") ->
     """Checks that Pillow decodes the current frame of an image to the right pixels, and corrects how it does.
 
     Args:
-        image: The image, not decoded yet.
-        file: Its file.
+        image: Not decoded yet.
         dtype: The dtype that it becomes.
 
     Raises:
@@ -232,7 +231,6 @@ def losses(
         image: The image, which was decoded.
         bits: Its `stored_bits`, if the record has fewer; else 0.
         upright: The 8-bit pixels of the record; None if it has others.
-        channels: The channels of the record.
     """
     bands = len(image.getbands())
     if (samples := getattr(image, "tag_v2", {}).get(_SAMPLES, 0)) > bands:
@@ -279,11 +277,7 @@ def has_more_frames(image: Image.Image) -> bool:
 
 
 def count_frames(image: Image.Image, size: int) -> int:
-    """The number of frames of an image.
-
-    Args:
-        image: The image.
-        size: The size of its file in bytes.
+    """The number of frames of an image whose file has `size` bytes.
 
     Raises:
         RejectError: The file claims to have more frames than it has room for.

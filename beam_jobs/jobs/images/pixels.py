@@ -108,10 +108,8 @@ def resized(
     """Resizes an image.
 
     Args:
-        image: The image.
         size: (height, width) in pixels; None keeps the image's own.
         resize: "stretch" to the size, "fit" inside it with black borders, or "crop" the center.
-        method: The filter.
     """
     if not size or image.size == size[::-1]:
         return image
@@ -148,7 +146,6 @@ def compressed(pixels: np.ndarray, encoding: str) -> bytes:
 
     Args:
         pixels: uint8 or uint16 [height, width, channels].
-        encoding: The encoding.
     """
     if pixels.dtype == np.uint16:
         return to_png(pixels)
@@ -218,7 +215,6 @@ def wide_pixels(
     """The pixels of an image, turned upright: float32 [height, width, channels].
 
     Args:
-        image: The image.
         reopen: Opens the same frame of the same file once more.
         channels: 1 for gray, 3 for RGB, 4 for RGBA; without alpha, transparent pixels are blended
             with white.

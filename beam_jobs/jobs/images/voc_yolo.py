@@ -132,7 +132,6 @@ def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto")
     its box.
 
     Args:
-        data: The contents of the file.
         names: The names of the classes; if empty, their numbers are their names.
         lines_are: What lines of more than five values are; "auto" takes them for polygons.
 
@@ -183,7 +182,6 @@ def read_class_names(data: bytes, path: str) -> tuple[str, ...]:
     """The class names, by number, in a text file with a name per line or in a `data.yaml`.
 
     Args:
-        data: The contents of the file.
         path: The file's name; `.yaml` and `.yml` files are read as Ultralytics writes them.
 
     Raises:

@@ -81,8 +81,7 @@ class SensorJob(SensorSpec, FilesInParts):
             UsageError: None of the first files can be read, or its arrays cannot be encoded.
         """
         errors: list[str] = []
-        first = (self.inputs.first(pattern, _TRIED) for pattern in self.inputs.patterns)
-        for source, data in itertools.chain.from_iterable(first):
+        for source, data in self.inputs.first(_TRIED):
             try:
                 recording, record = self._first_record(source, data)
             except RejectError as error:

@@ -11,7 +11,7 @@ from beam_jobs.errors import DataError, loss_error
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import short_pieces, train_bpe
-from beam_jobs.jobs.text.text_spec import TextSpec
+from beam_jobs.jobs.text.text_reader import TextSpec
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import PIECE_BYTES, batches
 from beam_jobs.sources.chunks import Task

@@ -11,7 +11,7 @@ import numpy as np
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.text_spec import TextSpec
+from beam_jobs.jobs.text.text_reader import TextSpec
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task

@@ -183,9 +183,6 @@ def _has_words_apart(file: dict[str, Any]) -> bool:
 
     The expression of `ByteLevel` cuts a text before each space that follows a letter, digit or mark, and
     no other part of such a tokenizer looks beyond a cut. A word here begins with the space before it.
-
-    Args:
-        file: The contents of the tokenizer's file.
     """
     cutter, after = file["pre_tokenizer"] or {}, file["post_processor"] or {"type": "ByteLevel"}
     added = file["added_tokens"]
@@ -292,12 +289,9 @@ def train_bpe(texts: Iterable[bytes], vocabulary_size: int) -> str:
 
     Args:
         texts: In UTF-8.
-        vocabulary_size: The maximum number of ids; there are fewer if too few pairs occur twice.
-
-    Raises:
-        UsageError: The size is out of range.
+        vocabulary_size: The maximum number of ids, after `check_vocabulary_size`; there are fewer if too few
+            pairs occur twice.
     """
-    check_vocabulary_size(vocabulary_size)
     tokenizers = require("tokenizers", "beam", "--tokens bpe")
     level = tokenizers.pre_tokenizers.ByteLevel
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=_RESERVED[1]))

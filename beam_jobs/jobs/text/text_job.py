@@ -14,7 +14,7 @@ from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
 from beam_jobs.jobs.text.sample import Sample, bin_width, sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
-from beam_jobs.jobs.text.text_spec import TextSpec
+from beam_jobs.jobs.text.text_reader import TextSpec
 from beam_jobs.sources.chunks import Task
 from beam_jobs.sources.labels import LABEL, Labels, Names
 from readers.format.schema import Feature, Schema

@@ -22,7 +22,7 @@ from beam_jobs.jobs.passes import (
 )
 from beam_jobs.jobs.text.split_texts import split_texts
 from beam_jobs.jobs.text.subwords import Subwords
-from beam_jobs.jobs.text.text_spec import TextSpec
+from beam_jobs.jobs.text.text_reader import TextSpec
 from beam_jobs.jobs.text.texts import Texts
 from beam_jobs.jobs.text.tokens import Tokenizer, WordCounts, slice_of, window_bounds, words
 from beam_jobs.plan.group_splits import GroupSizes
@@ -53,7 +53,6 @@ def _tokenizer_of(
     """The tokenizer of a job; None without tokens.
 
     Args:
-        spec: Defines the records.
         vocabulary: All words by id; empty if they are not known yet.
         file: The contents of the tokenizer's file; empty without subwords.
     """

@@ -1,4 +1,4 @@
-"""Cuts files into chunks and reads the texts in them: lines, rows of tables, or whole files."""
+"""The records of a text job, and their texts: lines, rows of tables, or whole files, which are cut into chunks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import io
 import itertools
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal
 
 import orjson
 
 from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
+from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.labels import Labels, label_of
 from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines, opened_text
 from beam_jobs.sources.source import NOT_UTF8, Source
@@ -26,6 +28,8 @@ from readers.files.stores.reading import EAGER_BYTES
 
 TextUnit = Literal["line", "file"]
 
+Tokens = Literal["none", "words", "bytes", "bpe", "file"]
+
 # Files that can be cut by bytes.
 _CUTTABLE = (".txt", ".jsonl")
 
@@ -34,16 +38,53 @@ _MAX_TRIED = 100
 
 
 @dataclass(frozen=True)
-class TextReader(TextFields):
-    """Cuts files into chunks and reads the texts in them.
+class TextSpec(TextFields):
+    """The records of a text job: cuts files into chunks, and reads the texts in them.
 
     Attributes:
         labels: The source of the labels of files, if no field has them.
         record: "line", or "file" if each file is one text.
+        tokens: "words", "bytes", "bpe", "file" for a given tokenizer, or "none".
+        vocabulary_size: The number of ids for "words" and "bpe", including the two reserved ones.
+        max_length: The most tokens of a text that are kept; 0 keeps all.
+        extras: The columns that become features.
+        tokenizer: The contents of a given tokenizer's file; empty unless `tokens` is "file".
+        vocabulary: All words of a given vocabulary by id; empty if it is learned, or not needed.
+        window, stride: The length of windows, and the distance from one start to the next, both in
+            tokens; 0 leaves texts whole.
+        encodings: The encodings of features that are chosen by name.
     """
 
     labels: Labels
     record: TextUnit = "line"
+    tokens: Tokens = "none"
+    vocabulary_size: int = 20_000
+    max_length: int = 0
+    extras: tuple[ExtraFeature, ...] = ()
+    tokenizer: str = ""
+    window: int = 0
+    stride: int = 0
+    encodings: Encodings = field(default_factory=dict)
+    vocabulary: tuple[bytes, ...] = ()
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether records have labels."""
+        return bool(self.label_field) or self.labels.mode != "none"
+
+    @property
+    def text_features(self) -> tuple[str, ...]:
+        """The names of the features with the texts: `text`, or those of several fields."""
+        return (self.text_field, *self.more_fields) if self.more_fields else ("text",)
+
+    @property
+    def token_features(self) -> tuple[str, ...]:
+        """The names of the features with the tokens of each text; empty without tokens."""
+        if self.tokens == "none":
+            return ()
+        if not self.more_fields:
+            return ("tokens",)
+        return tuple(f"{name}_tokens" for name in self.text_features)
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
@@ -63,7 +104,7 @@ class TextReader(TextFields):
 
     def _has_lines_to_cut(self, source: Source) -> bool:
         # In other encodings the byte of a newline may be a part of another character.
-        return self.encoding_of_files == UTF8 and self._is_cut(source, _CUTTABLE)
+        return self.inputs.dialect.encoding == UTF8 and self._is_cut(source, _CUTTABLE)
 
     def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
         try:
@@ -116,7 +157,7 @@ class TextReader(TextFields):
         if "." in self.text_field + self.label_field:
             return None
         # It may have a line that is too long.
-        if end - chunk.start > limit or self.max_bytes < limit:
+        if end - chunk.start > limit or self.inputs.max_bytes < limit:
             return None
         try:
             with self.inputs.stream(source) as file:
@@ -211,7 +252,7 @@ class TextReader(TextFields):
                     yield from (self.row_text(row, source) for row in rows)
                     return
                 # A file is cut by bytes only if it is in UTF-8.
-                file = raw if chunk.end else opened_text(raw, packed, self.encoding_of_files)
+                file = raw if chunk.end else opened_text(raw, packed, self.inputs.dialect.encoding)
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
                     yield self.plain_text(source.key, data, source)
@@ -242,26 +283,28 @@ class TextReader(TextFields):
                 raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
-            yield from read_row_groups(file, groups, needed, chunk.first, self.max_bytes)
+            yield from read_row_groups(file, groups, needed, chunk.first, self.inputs.max_bytes)
         else:
-            yield from read_rows(file, kind, packed, needed, self.inputs.dialect, self.max_bytes)
+            yield from read_rows(
+                file, kind, packed, needed, self.inputs.dialect, self.inputs.max_bytes
+            )
 
     def _line(self, source: Source, number: int, kind: str, line: bytes | None) -> Text:
         """The text of a line; None is a line that is too long."""
         if kind == "jsonl":
-            return self.row_text(json_row(number, line, self.encoding_of_files), source)
+            return self.row_text(json_row(number, line, self.inputs.dialect.encoding), source)
         return self.plain_text(f"{source.key}#{number}", line, source)
 
 
-def first_label(reader: TextReader) -> Any:
+def first_label(spec: TextSpec) -> Any:
     """The first value of the label field; None without one."""
-    name = reader.label_field
+    name = spec.label_field
     if not name:
         return None
-    reader = replace(reader, label_field="", columns=(name,))
-    for pattern in reader.inputs.patterns:
-        for source in reader.inputs.sources(pattern, limit=_MAX_TRIED):
-            texts = itertools.chain.from_iterable(map(reader.read, reader.chunks(source)))
+    spec = replace(spec, label_field="", columns=(name,))
+    for pattern in spec.inputs.patterns:
+        for source in spec.inputs.sources(pattern, limit=_MAX_TRIED):
+            texts = itertools.chain.from_iterable(map(spec.read, spec.chunks(source)))
             for text in itertools.islice(texts, _MAX_TRIED):
                 if text.row and text.row.get(name) is not None:
                     return text.row[name]

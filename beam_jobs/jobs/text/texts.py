@@ -114,7 +114,6 @@ def file_kind(path: str, whole: bool = False) -> tuple[str, bool]:
     """A file's kind by its name, "txt" or a `table_kind`, and whether it is gzipped.
 
     Args:
-        path: The file's path.
         whole: Whether the file is one text, which may have any ending but those of tables that are not text.
 
     Raises:
@@ -164,16 +163,6 @@ class TextFields:
         fields = (self.text_field, *self.more_fields, self.label_field, self.key_column)
         return list(filter(None, (*fields, *self.columns)))
 
-    @property
-    def max_bytes(self) -> int:
-        """The most bytes of a text, or of the texts of a row together."""
-        return self.inputs.max_bytes
-
-    @property
-    def encoding_of_files(self) -> str:
-        """The encoding of texts and tables."""
-        return self.inputs.dialect.encoding
-
     def plain_text(self, key: str, data: bytes | None, file: Source) -> Text:
         """The text of a line or of a whole file.
 
@@ -190,7 +179,9 @@ class TextFields:
         try:
             return self._text(key, (data.decode(),), {}, file)
         except UnicodeDecodeError as reason:
-            return Text.of_error(key, not_decodable(self.encoding_of_files, reason), file.label)
+            return Text.of_error(
+                key, not_decodable(self.inputs.dialect.encoding, reason), file.label
+            )
 
     def row_text(self, row: Row, file: Source) -> Text:
         """The text of a row of a table, or of an object of JSON, in a file with its label."""
@@ -232,10 +223,10 @@ class TextFields:
             except RejectError as error:
                 return Text.of_error(key, error, label)
         # No character has more than four bytes: most texts need not be encoded here.
-        if 4 * sum(map(len, texts)) > self.max_bytes:
+        if 4 * sum(map(len, texts)) > self.inputs.max_bytes:
             size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-            if size > self.max_bytes:
-                return Text.of_error(key, exceeds(size, self.max_bytes), label)
+            if size > self.inputs.max_bytes:
+                return Text.of_error(key, exceeds(size, self.inputs.max_bytes), label)
         text, *more = texts
         if not self.columns:
             return Text(key, text, label, more=tuple(more))

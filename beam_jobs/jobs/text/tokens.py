@@ -190,12 +190,7 @@ def marks(counts: WordCounts) -> Iterator[tuple[Pair, int]]:
 
 
 def smallest_wanted(found: Iterable[tuple[Pair, int]], size: int) -> Pair:
-    """A pair such that at least `size` words are as large, but not many more.
-
-    Args:
-        found: The `marks` of all pieces.
-        size: The number of words that are wanted.
-    """
+    """A pair such that at least `size` words are as large, but not many more, given the `marks` of all pieces."""
     words_above = 0
     for pair, more in sorted(found, reverse=True):
         words_above += more
@@ -229,8 +224,6 @@ def rank_words(summary: Summary, pieces: Iterable[WordRanking], size: int) -> tu
     """All words by id, the two reserved ones first.
 
     Args:
-        summary: The summary of all texts.
-        pieces: The most frequent words of each piece.
         size: The maximum number of ids.
 
     Raises:

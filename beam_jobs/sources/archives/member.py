@@ -67,11 +67,8 @@ class Member(NamedTuple):
 
 
 def checked_name(name: str) -> tuple[str, str] | None:
-    """Normalizes a member's name.
-
-    Returns:
-        (name, error), where an invalid name is printable and the error is not empty; None for
-        folders and hidden files.
+    """A member's normalized name and "", or a printable form and the error of an invalid one; None for folders and
+    hidden files.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.endswith("/") or any(map(is_hidden, parts)):
@@ -105,11 +102,7 @@ def _printable(name: str) -> str:
 
 
 def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
-    """Reads `size` bytes, fewer at the end of the file. Other readers may have moved its position.
-
-    Raises:
-        RejectError: the GZIP data is damaged.
-    """
+    """Reads `size` bytes, fewer at the end of the file, wherever its position is; RejectError for damaged GZIP data."""
     try:
         file.seek(offset)
         return file.read(size)
@@ -131,8 +124,7 @@ def read_member(file: BinaryIO, location: MemberLocation, name: str, limit: int)
 
     Args:
         file: The archive, seekable.
-        location: The place of the member, from `members`.
-        name: The member's name, with whose length the size of the local header of a zip is estimated.
+        location, name: Of the member; the length of the name tells about the size of the local header of a zip.
         limit: Maximum size in bytes, in the archive and decompressed.
 
     Raises:
@@ -154,12 +146,7 @@ def read_member(file: BinaryIO, location: MemberLocation, name: str, limit: int)
 def open_member(file: BinaryIO, location: MemberLocation, name: str) -> BinaryIO:
     """Opens a stream of a member's decompressed bytes, to be read from front to back.
 
-    A member of a zip is checked before its last bytes are returned.
-
-    Args:
-        file: The archive, seekable; other readers may use it, too.
-        location: Where the member is, from `members`.
-        name: Name of the stream.
+    A member of a zip is checked before its last bytes are returned. Other readers may use the archive, too.
 
     Raises:
         RejectError: the archive does not have the member. Reading raises it if the bytes are damaged,

@@ -104,11 +104,7 @@ class Samples:
 
 
 def row_of(sidecars: Iterable[Held]) -> dict[str, Any]:
-    """The columns in a member's sidecars: `cls`, `txt`, and the fields of `json`.
-
-    Raises:
-        RejectError: a sidecar cannot be read; the message names it.
-    """
+    """The columns in a member's sidecars: `cls`, `txt`, and the fields of `json`; RejectError for an unreadable sidecar."""
     row: dict[str, Any] = {}
     for member, data in sidecars:
         if member.error:

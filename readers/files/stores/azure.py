@@ -21,7 +21,14 @@ from readers.files import backoff
 from readers.files.files import FileInfo, Stat
 from readers.files.stores.ahead import Part
 from readers.files.stores.errors import Errors, one_line
-from readers.files.stores.store import CONNECTIONS, Store, Upload, bucket_and_key, is_set
+from readers.files.stores.store import (
+    CONNECTIONS,
+    Store,
+    Upload,
+    bucket_and_key,
+    is_set,
+    nanoseconds,
+)
 
 # Where the CRC32C of an object is stored: Azure computes only MD5, and only of small objects.
 _CRC32C = "beam_shards_crc32c"
@@ -50,7 +57,6 @@ class AzureStore(Store):
         self._clients: dict[str, Any] = {}
 
     def _container(self, path: str) -> Any:
-        """The library's handle for a path's container."""
         container, _, host = bucket_and_key(path)[0].partition("@")
         if host not in self._clients:
             self._clients[host] = new_client(self._options, host, self.errors)
@@ -83,7 +89,7 @@ class AzureStore(Store):
             entries, token = self.call(prefix, page)
             for entry in entries:
                 if not _is_folder(entry):
-                    modified = int(entry.last_modified.timestamp() * 1e9)
+                    modified = nanoseconds(entry.last_modified)
                     yield FileInfo(f"{top}{entry.name}", entry.size, modified)
             if not token:
                 return
@@ -104,8 +110,8 @@ class AzureStore(Store):
     def stat(self, path: str) -> Stat:
         there = self.call(path, self.blob(path).get_blob_properties, reads=True)
         known = there.metadata.get(_CRC32C)
-        modified = int(there.last_modified.timestamp() * 1e9)
-        return Stat(there.size, there.etag, int(known, 16) if known else None, modified)
+        crc32c = int(known, 16) if known else None
+        return Stat(there.size, there.etag, crc32c, nanoseconds(there.last_modified))
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares an MD5 with the bytes that arrived.
@@ -215,10 +221,8 @@ def new_client(options: Mapping[str, Any], host: str, errors: Errors) -> BlobSer
         text = _variable("AZURE_STORAGE_CONNECTION_STRING")
     if not text and not endpoint and not name:
         raise errors.refused(f"az://: no account is named: {errors.how_to_sign_in()}")
-    url = (
-        endpoint
-        or f"https://{(host or f'{name}.blob.core.windows.net').replace('.dfs.', '.blob.')}"
-    )
+    address = host.replace(".dfs.", ".blob.") or f"{name}.blob.core.windows.net"
+    url = endpoint or f"https://{address}"
     try:
         if text:
             client = BlobServiceClient.from_connection_string(text, **how)

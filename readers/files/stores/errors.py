@@ -65,8 +65,7 @@ class Errors:
     def aborted(self, path: str) -> Exception:
         """The error for an upload whose parts were dropped."""
         return StoreError(
-            f"{path}: its upload was aborted: does another job write to this directory? Run the same command "
-            "again"
+            f"{path}: its upload was aborted: does another job write to this directory? Run the same command again"
         )
 
     def refusal(self, path: str, status: int, answer: str, reads: bool) -> Exception:
@@ -79,18 +78,13 @@ class Errors:
             return ChangedError(f"{path}: it was replaced while it was read")
         if status == 412:
             return ExistsError(f"{path}: an object with this name exists")
-        if status == 401:
-            return self.refused(
-                f"{path}: the store rejects the credentials ({answer}): {self.how_to_sign_in()}"
-            )
         if status == 403 and reads:
             return PermissionError(
                 f"{path}: it may not be read ({answer}); check the credentials and their permissions"
             )
-        if status == 403:
-            return self.refused(
-                f"{path}: the store denies access ({answer}): {self.how_to_sign_in()}"
-            )
+        if status in (401, 403):
+            what = "rejects the credentials" if status == 401 else "denies access"
+            return self.refused(f"{path}: the store {what} ({answer}): {self.how_to_sign_in()}")
         if may_pass(status):
             return self.failing(path, answer)
         return self.refused(f"{path}: the store rejects the request ({answer})")

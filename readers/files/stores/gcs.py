@@ -34,6 +34,7 @@ from readers.files.stores.store import (
     Upload,
     bucket_and_key,
     crc32c_number,
+    nanoseconds,
     received,
 )
 
@@ -66,7 +67,6 @@ class GcsStore(RangeListed):
         return self._client.bucket(bucket).blob(key)
 
     def _blobs(self, prefix: str, **wanted: Any) -> Any:
-        """The library's iterator over a listing."""
         bucket, key = bucket_and_key(prefix)
         return self._client.list_blobs(bucket, prefix=key, retry=self._retry, **wanted)
 
@@ -216,8 +216,8 @@ def _may_pass(error: BaseException) -> bool:
 
 
 def _info(blob: Any) -> FileInfo:
-    modified = int(blob.updated.timestamp() * 1e9)
-    return FileInfo(f"gs://{blob.bucket.name}/{blob.name}", int(blob.size), modified)
+    path = f"gs://{blob.bucket.name}/{blob.name}"
+    return FileInfo(path, int(blob.size), nanoseconds(blob.updated))
 
 
 def _condition(replace: bool) -> dict[str, int]:

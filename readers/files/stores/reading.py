@@ -94,7 +94,6 @@ class _ObjectReader(io.RawIOBase):
             self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Requests the windows that follow the current one."""
         following = self._start + len(self._window) + len(self._ahead) * _WINDOW_BYTES
         while len(self._ahead) < _WINDOWS_AHEAD and following < (self._total or 0):
             part = in_background(self._get, self.name, following, _WINDOW_BYTES, self._version)

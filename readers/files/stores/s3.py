@@ -26,6 +26,7 @@ from readers.files.stores.store import (
     crc32c_number,
     crc32c_text,
     is_set,
+    nanoseconds,
     received,
 )
 
@@ -44,33 +45,13 @@ _NO_CREDENTIALS = (
     exceptions.ProfileNotFound,
 )
 
-# Error codes that mean the same as an HTTP status, which differs between stores.
-_STATUSES = dict.fromkeys(
-    [
-        "AuthFailure",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "SignatureDoesNotMatch",
-        "TokenRefreshRequired",
-    ],
-    401,
-) | dict.fromkeys(
-    [
-        "BandwidthLimitExceeded",
-        "ConditionalRequestConflict",
-        "InternalError",
-        "OperationAborted",
-        "RequestLimitExceeded",
-        "RequestTimeout",
-        "ServiceUnavailable",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-    ],
-    503,
-)
+# HTTP status -> error codes, separated by spaces, that mean the same; the status of their response differs between stores.
+_CODES = {
+    401: "AuthFailure ExpiredToken InvalidAccessKeyId InvalidToken SignatureDoesNotMatch TokenRefreshRequired",
+    503: "BandwidthLimitExceeded ConditionalRequestConflict InternalError OperationAborted RequestLimitExceeded "
+    "RequestTimeout ServiceUnavailable SlowDown Throttling ThrottlingException TooManyRequests",
+}
+_STATUSES = {code: status for status, codes in _CODES.items() for code in codes.split()}
 
 
 class S3Store(RangeListed):
@@ -154,7 +135,9 @@ class S3Store(RangeListed):
     def stat(self, path: str) -> Stat:
         there = self.call("head_object", path, ChecksumMode="ENABLED")
         crc32c = crc32c_number(there.get("ChecksumCRC32C"))
-        return Stat(there["ContentLength"], there.get("ETag"), crc32c, _time_of(there))
+        return Stat(
+            there["ContentLength"], there.get("ETag"), crc32c, nanoseconds(there["LastModified"])
+        )
 
     def put(self, path: str, data: bytes, replace: bool) -> None:
         # The store compares the checksum with the bytes that arrived, and keeps it for `stat`.
@@ -181,18 +164,12 @@ def _files_in(prefix: str, page: Mapping[str, Any]) -> list[FileInfo]:
     """The objects in a page of the listing of a prefix."""
     bucket, _ = bucket_and_key(prefix)
     return [
-        FileInfo(f"s3://{bucket}/{found['Key']}", found["Size"], _time_of(found))
+        FileInfo(f"s3://{bucket}/{found['Key']}", found["Size"], nanoseconds(found["LastModified"]))
         for found in page.get("Contents", ())
     ]
 
 
-def _time_of(found: Mapping[str, Any]) -> int:
-    """When an object was modified, in nanoseconds since the epoch."""
-    return int(found["LastModified"].timestamp() * 1e9)
-
-
 def _condition(replace: bool) -> dict[str, str]:
-    """The arguments of a request that may or may not replace an object."""
     return {} if replace else {"IfNoneMatch": "*"}
 
 

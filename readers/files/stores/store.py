@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import google_crc32c
@@ -19,8 +20,7 @@ from readers.files.stores.ahead import Part, in_background, taken
 from readers.files.stores.errors import BeyondEndError, BodyError, Errors
 from readers.files.stores.reading import open_object
 
-# Bytes in each part of an upload; smaller objects are written with one request. S3 accepts up to 10,000
-# parts, so 160 GB.
+# Bytes in each part of an upload; smaller objects are written with one request. S3 accepts up to 10,000 parts, so 160 GB.
 PART_BYTES = 16 << 20
 
 # Connections that a client keeps, for as many requests in parallel.
@@ -76,11 +76,7 @@ class Store(WritableFiles):
         """Begins an object that is uploaded in parts."""
 
     def get(self, path: str, start: int, size: int | None, version: Any = None) -> Part:
-        """Reads a range of an object; without a size, everything from `start` on.
-
-        Raises:
-            ChangedError: The object no longer has this version.
-        """
+        """Reads a range of an object, to its end without a size; ChangedError if it no longer has this version."""
         for _ in backoff.tries(backoff.TRIES):
             try:
                 part = self.request(path, start, size, version)
@@ -203,6 +199,11 @@ def bucket_and_key(path: str) -> tuple[str, str]:
     """Splits the URL of an object."""
     bucket, _, key = path.split("://", 1)[1].partition("/")
     return bucket, key
+
+
+def nanoseconds(date: datetime) -> int:
+    """A date in nanoseconds since the epoch."""
+    return int(date.timestamp() * 1e9)
 
 
 def crc32c_text(data: bytes) -> str:

@@ -136,7 +136,6 @@ def _pixels(name: str, feature: Feature, value: Any) -> tuple[np.ndarray, tuple[
 
 
 def _marks(record: Mapping[str, Any], look: Look, others: Mapping[str, str]) -> Marks:
-    """The boxes and the mask of a record's picture."""
     found = {role: record.get(name) for role, name in others.items()}
     if isinstance(found["mask"], bytes):
         name = others["mask"]

@@ -66,7 +66,6 @@ def thumbnail(
 
 
 def _as_bytes(pixels: np.ndarray) -> np.ndarray:
-    """Pixels as uint8."""
     if pixels.dtype == np.uint8:
         return np.ascontiguousarray(pixels)
     values = pixels.astype(np.float64)

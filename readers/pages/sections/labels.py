@@ -69,13 +69,11 @@ def _balance(classes: Sequence[int], total: Counter[int], names: Sequence[str]) 
 
 def _cells(label: int, counts: _Counts, total: Counter[int]) -> list[Element]:
     """The cells of a class: its records, also of each split if there are several."""
-    columns = [total, *(counts.values() if len(counts) > 1 else ())]
-    return [
-        bar_cell(
-            each[label], max(each.values()), part(each[label], each.total()), max(place - 1, 0)
-        )
-        for place, each in enumerate(columns)
-    ]
+    cells = []
+    for place, each in enumerate([total, *(counts.values() if len(counts) > 1 else ())]):
+        words = part(each[label], each.total())
+        cells.append(bar_cell(each[label], max(each.values()), words, max(place - 1, 0)))
+    return cells
 
 
 def _name(label: int, names: Sequence[str]) -> str:

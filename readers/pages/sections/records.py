@@ -27,10 +27,7 @@ _EXTREMES = {
         ("entropy", "least information", "", "bits per pixel"),
     ),
     "text": (("characters", "shortest", "longest", "characters"),),
-    "signal": (
-        ("steps", "shortest", "longest", "steps"),
-        ("rms", "quietest", "loudest", "RMS"),
-    ),
+    "signal": (("steps", "shortest", "longest", "steps"), ("rms", "quietest", "loudest", "RMS")),
 }
 
 

@@ -25,10 +25,8 @@ _MAX_BYTES_IN_FLIGHT = 64 << 20
 class ShardBytes:
     """The bytes of one shard, which is in a store if `local` is None; safe to share between threads.
 
-    Args:
-        path: A path, or a URL of an object store or another fsspec protocol.
-        descriptor: Whether to keep a file descriptor, without which long runs take a third longer.
-        cached: An open copy of the file on a local disk, which is read instead, and closed here.
+    `descriptor` is whether to keep a file descriptor, without which long runs take a third longer. `cached` is an open copy
+    of the file on a local disk, which is read instead, and closed here.
     """
 
     def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
@@ -41,11 +39,8 @@ class ShardBytes:
     def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
         """Reads runs of bytes, whatever their file numbers, into their positions in a buffer.
 
-        Bytes past the end of the file become zeros, which fail every checksum.
-
-        Raises:
-            StoreError: (an OSError) A store did not deliver the bytes.
-            DatasetError: A local file was replaced by another.
+        Bytes past the end of the file become zeros, which fail every checksum. Raises StoreError (an OSError) if a store did
+        not deliver the bytes, DatasetError if a local file was replaced by another.
         """
         if self.local:
             self.local.read(runs, buffer)
@@ -75,7 +70,6 @@ def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview
 
 
 def _requests(path: str, runs: Sequence[Run]) -> list[_Request]:
-    """The requests for the runs of a shard."""
     requests: list[_Request] = [
         (Range(path, begin, min(begin + _REQUEST_BYTES, last)), [])
         for first, last in merged_ranges([(start, length) for _, start, length, _ in runs])

@@ -25,19 +25,13 @@ Run = tuple[int, int, int, int]
 
 
 class LocalShard:
-    """Random access to the bytes of an open file; safe to share between threads.
+    """Random access to the bytes of an open file, which may be closed afterwards; safe to share between threads.
 
-    A mapped page that no longer exists kills the process, so only files on local disks are
-    mapped, and their size is checked before each read; others are read by system calls. Small records
-    in random order are read twice as fast from a map.
+    A mapped page that no longer exists kills the process, so only files on local disks are mapped, and their size is checked
+    before each read; others are read by system calls. Small records in random order are read twice as fast from a map.
 
-    Args:
-        file: The file, which may be closed afterwards.
-        path: A name to open the file again with; None if it may lose its name.
-        descriptor: Whether to keep a file descriptor. One is always kept if the file cannot be read otherwise.
-
-    Attributes:
-        version: The inode of the file and the time of its last change, as in `Part.version`.
+    `path` is a name to open the file again with, None if it may lose its name. `descriptor` is whether to keep a file
+    descriptor; one is always kept if the file cannot be read otherwise. `version` is that of `Part`.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, descriptor: bool) -> None:
@@ -94,12 +88,8 @@ class LocalShard:
 class PresentSize:
     """Finds the present size of a file: this many bytes can be read safely from a map.
 
-    Args:
-        file, path: As for `LocalShard`.
-        keep: Whether to keep a file descriptor, which is four times as fast.
-
-    Attributes:
-        question: int64 [4], the query for the kernel: a `Question` of `kernel.c`.
+    The file and its path are as for `LocalShard`; to `keep` a file descriptor is four times as fast. `question`, int64 [4],
+    is the query for the kernel: a `Question` of `kernel.c`.
     """
 
     def __init__(self, file: BinaryIO, path: str | None, keep: bool) -> None:

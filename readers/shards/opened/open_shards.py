@@ -22,13 +22,11 @@ from readers.shards.plan import Part, Plan
 # Linux allows a process 65,530 maps, and a process may read several datasets.
 MOST_OPEN = 8_192
 
-# Plans of more shards keep no descriptors. The limit is an eighth of the descriptors that the process
-# may have, often 1,024.
+# Plans of more shards keep no descriptors. The limit is an eighth of the descriptors that the process may have, often 1,024.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _DESCRIPTORS = MOST_OPEN if _FILES == resource.RLIM_INFINITY else _FILES // 8
 
-# Shards that the cache fetches at a time, each with 32 MiB of requests. Four are 1.3 times as fast as
-# two.
+# Shards that the cache fetches at a time, each with 32 MiB of requests. Four are 1.3 times as fast as two.
 _CACHED_AT_ONCE = 4
 
 

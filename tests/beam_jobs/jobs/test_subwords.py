@@ -17,7 +17,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text import subwords
-from beam_jobs.jobs.text.subwords import Subwords, train_bpe
+from beam_jobs.jobs.text.subwords import Subwords, check_vocabulary_size, train_bpe
 
 CORPUS = [
     "The quick brown fox jumps over the lazy dog; the dog sleeps, the fox does not.",
@@ -372,7 +372,7 @@ def test_few_texts_give_a_smaller_vocabulary():
 @pytest.mark.parametrize("size", [-1, 0, 3, 257, (1 << 24) + 1, 1 << 60])
 def test_a_vocabulary_that_is_too_small_or_too_large_is_refused(size):
     with pytest.raises(UsageError) as caught:
-        train_bpe([b"a"], size)
+        check_vocabulary_size(size)
     assert caught.value.message == (
         f"--vocabulary_size {size}: expected 258 to 16777216 with --tokens bpe, including 2 reserved ids "
         "and the 256 bytes"

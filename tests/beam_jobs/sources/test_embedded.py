@@ -72,7 +72,7 @@ def test_every_row_is_a_file_with_its_columns(monkeypatch, name, column, chunk):
     sources = list(inputs.sources(pattern))
     assert len(sources) == (groups if chunk == 1 else 1)
     assert len({source.key for source in sources}) == len(sources)
-    assert [s.key for s, _ in inputs.first(pattern, 2)] == [key for key, *_ in expected[:2]]
+    assert [s.key for s, _ in inputs.first(2)] == [key for key, *_ in expected[:2]]
 
 
 def test_keys_are_rows_or_a_column_and_endings_follow_from_paths_or_bytes(tmp_path):

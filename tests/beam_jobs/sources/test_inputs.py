@@ -369,8 +369,7 @@ def test_the_first_sources_are_those_of_every_kind_and_no_more(tmp_path):
         (tmp_path / f"{number}.{kind}").write_bytes(packed(kind, files))
     (tmp_path / "9.jpg").write_bytes(b"plain")
     inputs = inputs_of(tmp_path, "*")
-    (pattern,) = inputs.patterns
-    found = list(inputs.first(pattern, 100))
+    found = list(inputs.first(100))
     assert [source.key for source, _ in found] == [
         *(f"{number}.{kind}/{n}.jpg" for number, kind in enumerate(KINDS) for n in range(5)),
         "9.jpg",
@@ -378,7 +377,7 @@ def test_the_first_sources_are_those_of_every_kind_and_no_more(tmp_path):
     bytes_of = {source.key: data for source, data in found if data is not None}
     assert bytes_of == {f"2.tar.gz/{n}.jpg": f"tar.gz {n}".encode() for n in range(5)}
     for limit in (0, 1, 7, 12):
-        assert [s.key for s, _ in inputs.first(pattern, limit)] == [s.key for s, _ in found[:limit]]
+        assert [s.key for s, _ in inputs.first(limit)] == [s.key for s, _ in found[:limit]]
 
 
 def test_no_archive_keeps_a_file_open(tmp_path):
@@ -387,7 +386,7 @@ def test_no_archive_keeps_a_file_open(tmp_path):
     inputs = inputs_of(tmp_path, "*", samples=True, columns=("cls",))
     before = set(os.listdir("/proc/self/fd"))
     list(found_in(inputs))
-    list(inputs.first(inputs.patterns[0], 2))
+    list(inputs.first(2))
     assert set(os.listdir("/proc/self/fd")) == before
 
 

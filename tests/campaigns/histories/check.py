@@ -41,6 +41,8 @@ class Checker:
     def check(self, state: State, every: bool = False) -> None:
         """Checks all files, and what is new, or everything."""
         files = read_files(self.root)
+        for name in [n for n in self.files if n.startswith("photos/tags/") and n not in files]:
+            del self.files[name]  # A purge frees the name.
         for name, data in files.items():
             if not _CHANGING.search(name):
                 if name not in self.files and name.endswith(".tfrecord"):
@@ -53,12 +55,13 @@ class Checker:
         tags = {
             n[12:]: int(data.split()[0]) for n, data in files.items() if n[:12] == "photos/tags/"
         }
-        ours = {name: number for name, number in tags.items() if name[0] == "t"}
-        assert ours == {name: n for name, n in state.tags.items() if name[0] == "t"}
-        assert {*tags.values()} == {*state.tags.values()}
+        # Those of generations that are gone may be left.
+        ours = {name: number for name, number in tags.items() if name[0] == "t" and number in found}
+        assert ours == {name: n for name, n in state.tags.items() if name[0] == "t" and n in found}
+        assert {*tags.values()} & found == {*state.tags.values()} & found
         if every or state.newest not in self.paths:
             self.newest(state)
-        for number in found - {state.newest} if every else ():
+        for number in found - {state.newest} if every else found - self.paths.keys():
             self._read(f"photos@{number}", state.generations[number])
         for number in found & self.paths.keys():
             assert {f"photos/{path}" for path in self.paths[number]} <= files.keys()
@@ -66,13 +69,14 @@ class Checker:
             if every or (name, "train") not in self.batches:
                 self._read(name, state.others[name][0])
                 assert readers.verify(str(self.root / name)).ok
+        for number in found - self.paths.keys():
+            self.paths[number] = Manifest.read(str(self.root / f"photos@{number}")).paths
 
     def newest(self, state: State) -> None:
         """Checks the newest generation."""
         report = readers.verify(str(self.root / "photos"))
         assert report.ok, report.problems
         self._read("photos", state.seen, f"photos@{state.newest}")
-        self.paths[state.newest] = Manifest.read(str(self.root / "photos")).paths
 
     def _read(self, name: str, seen: Seen, known: str = "") -> None:
         path = str(self.root / name)
@@ -111,6 +115,8 @@ class Checker:
         ):  # Its records are not ordered by their keys, as far as readers know.
             return
         source, keys = readers.RecordSource(path, split), [*records]
+        in_order = readers.as_numpy(path, 7, split=split, columns=["key"], remainder="short")
+        assert [key.decode() for batch in in_order for key in batch["key"]] == keys
         row = self.chance.randrange(len(keys))
         assert source.find(keys[row]) == row
         record = {name: np.array(value).tolist() for name, value in source[row].items()}

@@ -257,8 +257,9 @@ class Draw:
                 left = seen.kept(lambda where: where[1] not in keys)
                 after = now.next(replace(left, stored=seen.stored - keys, last=None), begun)
             dead = {n for n, other in after.generations.items() if other.stored & keys}
-            tags = {name: n for name, n in after.tags.items() if n not in dead}
-            return replace(after.without(dead), tags=tags)
+            after = after.without(dead)
+            left = {name: n for name, n in after.tags.items() if n in after.generations}
+            return replace(after, tags=left)
 
         line = f"d.change('purge', './photos', '--keys', d.file(*{sorted(keys)}), '--receipt', d.file())"
         return Command(line, effect)

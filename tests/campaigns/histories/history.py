@@ -97,14 +97,22 @@ class History:
         self.checker.check(self.state)
 
     def _pair(self, one: str, other: str) -> None:
-        """Runs a command in the middle of another one, which believes that the process of the first has died."""
+        """Runs a command in the middle of another one, whose lease it sees, or which it believes to have died."""
         first, second = (self.draw.command(name, self.state) for name in (one, other))
-        at, before = self.draw.random.randrange(40), self.state
-        self.lines.append(f"d.run({first.line!r}, at={at}, other={second.line!r})")
-        errors = self.datasets.run(first.line, at, second.line)
+        at, sees, before = (
+            self.draw.random.randrange(40),
+            self.draw.random.random() < 0.3,
+            self.state,
+        )
+        self.lines.append(f"d.run({first.line!r}, {at}, {second.line!r}, {sees})")
+        errors = self.datasets.run(first.line, at, second.line, sees)
         firsts, seconds = [[first][: not errors[0]]], [[second][: not errors[1]]]
         if re.search(r"\.staging|still have such records", str(errors[0])):
-            firsts.append([first])  # It may have failed after its commit.
+            # It may have failed after its commit, and continues what it has begun.
+            self.lines.append(f"d.run({first.line!r})")
+            (again,) = self.datasets.run(first.line)
+            firsts = [[], [first]]
+            seconds = [seconds[0], [*seconds[0], first]][: 1 + (not again)]
         elif errors[0] and errors[1]:
             assert not (self._after(before, first) and self._after(before, second)), errors
         possible = [self._after(before, *f, *s) for f in firsts for s in seconds]
@@ -123,7 +131,8 @@ class History:
                 problems.append(traceback.format_exc())
         else:
             raise AssertionError("\n".join([f"both: {errors}", *problems]))
-        self.counts[f"{one} | {other}: {errors.count(None)} done"] += 1
+        how = "seen" if sees else "thought dead"
+        self.counts[f"{one}, {how} | {other}: {errors.count(None)} done"] += 1
 
 
 def _files(datasets: Datasets) -> dict[str, bytes]:

@@ -204,6 +204,7 @@ def test_faults_of_single_records_are_found(tmp_path):
         )
         expected = tuple(f"{first + 20 * n:05d}" for n in range(5))
         assert found[name].examples == expected, name
+        assert found[name].keys == tuple(f"{first + 20 * n:05d}" for n in range(12)), name
     assert found["outlier_sizes"].examples == found["tiny_pictures"].examples
 
 
@@ -423,6 +424,7 @@ def test_the_command_fails_from_the_severity_that_is_asked_for(tmp_path, capsys)
     assert main(["check", directory, "--json", "--fail_on", "note"]) == 1
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (report["ok"], report["seen"], len(report["findings"])) == (False, 340, 1)
+    assert report["findings"][0]["keys"] == ["00003"]
     assert main(["check", directory, "--records", "0"]) == 2
 
 
@@ -439,7 +441,9 @@ def test_hostile_names_do_not_reach_the_terminal(tmp_path):
 
 
 def test_the_docs_list_all_checks():
-    rows = [line for line in (ROOT / "docs/checks.md").read_text().splitlines() if "|" in line]
+    rows = [
+        line for line in (ROOT / "docs/checks.md").read_text().splitlines() if line.startswith("|")
+    ]
     listed = [line.split("|")[1].strip(" `") for line in rows[2:]]
     assert listed[: len(CHECKS)] == list(CHECKS)
 

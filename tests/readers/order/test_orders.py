@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.order.orders import BLOCK, GlobalOrder, InterleavedOrder, SequentialOrder, round_robin
+from readers.order.orders import BLOCK, GlobalOrder, InterleavedOrder, as_stored, round_robin
 
 COUNTS = st.lists(st.integers(0, 70), min_size=1, max_size=40)
 
@@ -64,4 +64,4 @@ def test_each_epoch_and_seed_has_its_own_order():
         orders = {tuple(make(seed)(epoch, places)) for seed in (0, 1) for epoch in (0, 1)}
         assert len(orders) == 4
         assert tuple(make(0)(1, places)) in orders
-    assert SequentialOrder()(7, places) is places
+    assert as_stored(7, places) is places

@@ -25,7 +25,7 @@ def schedules(sizes, **more):
 
 def places(schedule):
     """The epoch and the places of each step."""
-    steps = [schedule.step(number) for number in range(schedule.steps)]
+    steps = [schedule.step(number) for number in range(schedule.steps_of_pass(0)[1])]
     return [(epoch, list(span)) for epoch, span in steps]
 
 
@@ -85,11 +85,11 @@ def test_a_pass_after_the_last_step_of_another_reads_the_next_epochs(sizes, epoc
 
 def test_endless_and_empty_schedules():
     schedule = Schedule(10, 4, epochs=None)
-    assert schedule.steps is None
+    assert schedule.steps_of_pass(0)[1] is None
     assert schedule.step(7) == Schedule(10, 4, epochs=3).step(7)
     assert schedule.step(7)[0] == 2
-    assert Schedule(0, 4, epochs=None).steps == 0
-    assert Schedule(3, 4, remainder="drop", epochs=None).steps == 0
+    assert Schedule(0, 4, epochs=None).steps_of_pass(0)[1] == 0
+    assert Schedule(3, 4, remainder="drop", epochs=None).steps_of_pass(0)[1] == 0
 
 
 GOOD = json.loads(State(0, 3, 0, "x", "y", (1, 2)).to_json())
