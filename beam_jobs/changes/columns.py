@@ -114,7 +114,7 @@ def _added(change: Change, parsed: argparse.Namespace) -> Iterator[str]:
             for shard, state in itertools.islice(written, len(split.shards)):
                 shards.append(shard)
                 statistics.merge(Statistics.of_state(schema, state))
-            figures = {**split.statistics, **statistics.to_json()}
+            figures = {**split.statistics, **(statistics.to_json() if split.records else {})}
             families = {**split.families, name: tuple(shards)}
             splits[each] = replace(split, families=families, statistics=figures)
     names = {**parent.families, name: tuple(schema)}

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import readers
@@ -113,6 +113,7 @@ def values_of(directory, split):
     st.sets(st.integers(0, 6), max_size=3),
     st.booleans(),
 )
+@example({1, 2, 3, 4, 133, 6, 5, 40, 8, 113, 18, 116}, 1, "parquet", set(), False)  # None in val.
 def test_readers_see_a_dataset_that_was_written_with_all_features(
     tmp_path_factory, numbers, shards, kind, gone, drops
 ):
