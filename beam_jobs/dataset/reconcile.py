@@ -85,13 +85,7 @@ def _check_balance(name: str, results: list[ShardResult]) -> None:
 
 
 def check_files(directory: str, results: Iterable[ShardResult], sizes: Mapping[str, int]) -> None:
-    """Checks that the files of all shards exist with the sizes as written; DataError if not.
-
-    Args:
-        directory: The dataset.
-        results: The results of all shards.
-        sizes: Path in the dataset -> size in bytes, of its files.
-    """
+    """Checks that the files of all shards are in a directory, given the bytes of its files; DataError if not."""
     for result in results:
         if not result.shard:
             continue

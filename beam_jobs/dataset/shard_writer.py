@@ -117,13 +117,7 @@ class ShardFile(contextlib.ExitStack):
 
 
 class ShardWriter:
-    """Writes the records of one shard and the list of its rejects.
-
-    Args:
-        output: The dataset.
-        plan: The plan of all shards.
-        key: Split and shard in one number, as `shards_of` gives it.
-        schema: The features of every record.
+    """Writes the records of one shard, whose `key` is from `shards_of`, and the list of its rejects.
 
     Attributes:
         rows: Unpacks the rows of the index.

@@ -273,12 +273,7 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        """Computes the sketches with which near duplicates are found.
-
-        Args:
-            near: The rules.
-            rules: Determines the split of each record that no pass plans.
-        """
+        """Computes the sketches with which near duplicates are found."""
 
     def without_tokenizer(self) -> Job:
         """The job without its tokenizer, for steps that do not need it.

@@ -113,12 +113,7 @@ class Sketched(NamedTuple):
 
 @dataclass
 class SketchBuilder:
-    """Makes the sketches of the records of a task.
-
-    Attributes:
-        near: The rules.
-        owner: The id of the task.
-    """
+    """Makes the sketches of the records of a task, whose id is `owner`."""
 
     near: Near
     owner: str

@@ -19,12 +19,7 @@ from beam_jobs.writing.commit import commit_dataset
 
 
 class CommitDataset(beam.PTransform):
-    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
-
-    Args:
-        output: The dataset.
-        planned: The results of the planning half.
-    """
+    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest."""
 
     def __init__(self, output: Output, planned: Planned) -> None:
         super().__init__()
@@ -43,16 +38,12 @@ class CommitDataset(beam.PTransform):
             "Commit",
             commit_dataset,
             self._output,
+            planned.learned,
             planned.shards.summary,
             AsWhole(planned.shards.plan),
+            AsMerged(merged, SplitStatistics),
             AsList(results),
             AsList(top_up(results, self._output)),
-            AsMerged(merged, SplitStatistics),
-            planned.names,
-            planned.schema,
-            planned.vocabulary,
-            planned.tokenizer,
-            planned.strata,
         )
 
 

@@ -139,13 +139,7 @@ class Listed(NamedTuple):
 
 
 class ListTasks(beam.PTransform):
-    """A pipeline -> `Listed`.
-
-    Args:
-        job: Defines the records.
-        processes: The number of processes that read, in each of the runner's workers.
-        phases: The names of the passes over all tasks in progress.
-    """
+    """A pipeline -> `Listed`."""
 
     def __init__(self, job: Job, processes: int, phases: Sequence[str] = ()) -> None:
         super().__init__()
