@@ -114,9 +114,7 @@ class State(NamedTuple):
 def state_of(directory: str, in_place: bool = False) -> State:
     """The state of a directory; UsageError if it cannot be listed, has files of no dataset, or is damaged.
 
-    Args:
-        directory: Its path.
-        in_place: Whether shards that another program wrote are there, and so any files, as in a dataset of `index`.
+    With `in_place`, shards that another program wrote are there, and so any files, as in a dataset of `index`.
     """
     try:
         refuse_links(directory)

@@ -21,13 +21,8 @@ def reconcile(
 ) -> list[list[ShardResult]]:
     """The results of every split by shard, after checking that nothing was lost.
 
-    Args:
-        plan: States how many records there are.
-        results: The results of all shards; if a shard has several, the last one counts.
-        counted: Split -> number of records in its statistics.
-        names: The names of the splits.
-        max_rejects: The most inputs that may be rejected.
-        duplicates: The number of inputs that were dropped.
+    If a shard has several results, the last one counts. `counted` is split -> the records in its statistics,
+    `duplicates` the number of inputs that were dropped.
 
     Raises:
         DataError: A shard is missing, found is not written + rejected, shards of a split are not

@@ -27,13 +27,7 @@ _PARTS = 256
 
 
 class FilePart(NamedTuple):
-    """A whole file as its only part.
-
-    Attributes:
-        job: Defines the records.
-        source: The file.
-        content: Reads its bytes, once.
-    """
+    """A whole file as its only part."""
 
     job: FileJob
     source: Source

@@ -87,12 +87,7 @@ class Loader:
     def load(
         self, encoder: RecordEncoder, hashes: np.ndarray, references: Sequence[bytes]
     ) -> Stretch:
-        """The records of some references, in order, framed.
-
-        Args:
-            encoder: From `encoder`.
-            hashes: uint64 [n], the hash of each record.
-            references: Their n references.
+        """The records of n references, in order, framed, given their hashes, uint64 [n], and an `encoder()`.
 
         Raises:
             UsageError: A record does not fit the others.
@@ -202,12 +197,9 @@ class FileShards:
     def write(
         self, key: int, packed: list[bytes], pieces: Pieces | None = None
     ) -> tuple[ShardResult, Statistics]:
-        """Writes a shard from the references of its files, unless a finished one exists.
+        """Writes a shard from packed blocks of references of its files, unless a finished one exists.
 
-        Args:
-            key: Split and shard in one number.
-            packed: Packed blocks of references.
-            pieces: The processes that write pieces of the shard; None if this process loads all of it.
+        This process loads all of it without `pieces`. `key` is split and shard in one number.
 
         Raises:
             JobError: References are missing or repeated, or the shard cannot be written.

@@ -67,7 +67,6 @@ def mapped(
     """The job whose records a function can take, and the mapper that calls it.
 
     Args:
-        job: Defines the records.
         function: `MODULE:FUNCTION`.
         given: The known features; others are learned from the first records.
         split_features: Features that determine the splits of records.

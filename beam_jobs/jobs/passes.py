@@ -273,8 +273,6 @@ class EncodingPlan:
     """Everything that must be known before the first record is encoded.
 
     Attributes:
-        output: The dataset.
-        learned: What is known of all records.
         shard_plan: The packed `Plan` of the shards.
         runs: Takes the encoded records; None to return them.
     """
@@ -307,14 +305,9 @@ def mapped_records(
     record: Callable[[int], dict[str, Any]],
     rejects: list[Reject],
 ) -> EncodedRecords:
-    """The records that a mapper makes, encoded one by one, because it may reject each.
+    """The records that a mapper makes of the n ones of a job, encoded one by one, because it may reject each.
 
-    Args:
-        encoder: Has the mapper.
-        keys: The keys of the job's records in UTF-8.
-        splits: uint8 [n], the split of each.
-        record: Returns the features of a record, given its number.
-        rejects: Inputs that the first pass rejected too.
+    `keys` are in UTF-8, `splits` is uint8 [n]; `record` returns the features of a record, given its number.
     """
     batch = EncodedBatch(rejects=rejects)
     for row, (key, split) in enumerate(zip(keys, splits.tolist(), strict=True)):

@@ -49,7 +49,8 @@ class CommitDataset(beam.PTransform):
 
 def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
     for change in plan_changes(results):
-        Metrics.counter("shards", "records_moved").inc(change.incoming)
+        moved = sum(move.records for move in change.intake)
+        Metrics.counter("shards", "records_moved").inc(moved)
         yield change
 
 

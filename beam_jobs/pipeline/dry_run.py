@@ -32,9 +32,7 @@ class SplitSurvey:
     """One split as a job would write it.
 
     Attributes:
-        name: The split's name.
         records: The number of records that the job would try to write.
-        shards: The number of shards.
         bytes: The approximate size of the records, framing included.
         rejected: The number of known rejects.
         duplicates: The number of records that are dropped because they equal others, or are near them.

@@ -203,7 +203,6 @@ def once(
 
     Args:
         start: The pipeline, or a PCollection of one None.
-        name: The name of the step.
         function: Takes the values of `sides`.
         sides: Side inputs, and values that are known when the graph is built.
     """

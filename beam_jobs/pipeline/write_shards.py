@@ -126,20 +126,9 @@ class WriteShards(beam.PTransform):
     ) -> None:
         super().__init__()
         self._label_names = checked_names(label_names)
-        self._output = output_of(
-            *(
-                directory,
-                schema,
-                num_shards,
-                shard_size,
-                splits,
-                seed,
-                max_rejects,
-                overwrite,
-                options,
-            ),
-            *(append, existing),
-        )
+        how = num_shards, shard_size, splits, seed, max_rejects
+        more = overwrite, options, append, existing
+        self._output = output_of(directory, schema, *how, *more)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         # Here, because the pipeline has the options of the store by now.

@@ -113,12 +113,7 @@ class LearnTokenizer(beam.PTransform):
 
 
 class BuildVocabulary(beam.PTransform):
-    """PCollection of `WordCounts` -> one tuple of all tokens by id.
-
-    Args:
-        size: The largest number of ids, including the two reserved ones.
-        summary: The side input of the summary of all texts.
-    """
+    """PCollection of `WordCounts` -> one tuple of all tokens by id, at most `size`, including the two reserved ones."""
 
     def __init__(self, size: int, summary: AsSideInput) -> None:
         super().__init__()

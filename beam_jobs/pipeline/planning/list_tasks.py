@@ -56,7 +56,6 @@ class ListStep(WindowStep[Iterable[T]], Generic[T]):
         list_: Lists inputs together, given a pattern and a span.
         count: The number of inputs in a result of `list_`.
         outputs_of: Yields the outputs for a result of `list_`.
-        processes: The number of processes of the pool.
     """
 
     FOUND = "found"

@@ -83,14 +83,7 @@ def check_passes(
     strata: bytes,
     *tallies: NearTally,
 ) -> None:
-    """Checks that all passes have read the same records.
-
-    Args:
-        summary: The summary of all records.
-        placement: The splits.
-        learns_from: The split from which tokens are learned; None without learned tokens.
-        strata: The packed splits by label or by group; empty to use hashes.
-        tallies: Counts of each search for duplicates.
+    """Checks that all passes have read the same records; tokens are learned from the split `learns_from`, if any.
 
     Raises:
         DataError: The runner lost or repeated some.
@@ -147,9 +140,7 @@ class PlanShards(beam.PTransform):
     that a runner loses are not noticed.
 
     Args:
-        output: The dataset.
         measure: Measures sampled records; None if the summaries have sizes already.
-        patterns: The number of patterns.
         prepare: Makes the output directory ready for shards; None leaves it unchanged.
         passes: The arguments of `check_passes` except the summary, with side inputs; None without an
             earlier pass.
