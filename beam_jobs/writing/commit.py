@@ -92,7 +92,7 @@ def commit_dataset(
     statistics = merged.by_split(learned.schema)
     counted = {split: values.records for split, values in statistics.items()}
     duplicates = sum(split.duplicates for split in summary.splits)
-    shards = chain.from_iterable(results)
+    shards = list(chain.from_iterable(results))
     splits = reconcile(planned, shards, counted, names, output.max_rejects, duplicates)
     manifest = _manifest_of(output, learned, summary, splits)
     with unwritable(output.directory, MANIFEST):
