@@ -35,6 +35,7 @@ from beam_jobs.jobs.job import Job, NearRules, file_job
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.reshard.reshard_job import reshard_job
+from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.write_records import WriteRecords
 from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.plan.equality import Equality
@@ -69,9 +70,11 @@ class Command:
     def transform(self) -> beam.PTransform:
         """The whole pipeline."""
         files = file_job(self.job)
-        if files:
-            return WriteReferences(files, self.output, self.processes, self.drops)
-        return WriteRecords(self.job, self.output, self.processes, self.drops)
+        return WriteReferences(files, self.planned()) if files else WriteRecords(self.planned())
+
+    def planned(self, dry_run: bool = False) -> PlanRecords:
+        """The first half of the pipeline."""
+        return PlanRecords(self.job, self.output, self.processes, self.drops, dry_run)
 
 
 def command_of(flags: CommandFlags) -> Command:

@@ -247,7 +247,7 @@ class DatasetFlags(Flags):
     ) -> Output:
         """The dataset that a job writes, whose manifest states the options; UsageError if the flags do not fit the job."""
         from beam_jobs.dataset.generations import begun
-        from beam_jobs.dataset.output import Output, parse_num_shards, parse_size
+        from beam_jobs.dataset.output import Append, Output, parse_num_shards, parse_size
         from beam_jobs.plan.placement import Groups, Placement
         from beam_jobs.records.rejects import MaxRejects
 
@@ -276,7 +276,7 @@ class DatasetFlags(Flags):
             max_rejects=MaxRejects.parse(self.max_rejects),
             feature_names=self.feature_names(schema),
             mapper=mapper,
-            append=self.appended(options) if self.append else None,
+            append=Append(self.appended(options)) if self.append else None,
         )
         return begun(output, repeats=True, cleans=not dry_run) if directory else output
 

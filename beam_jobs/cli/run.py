@@ -47,6 +47,7 @@ from beam_jobs.pipeline.tried_encodings import try_encodings
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.files import read_bytes
+from beam_jobs.writing.append import added_line
 from readers.format.display import counted, format_table, splits_table
 from readers.format.manifest import Manifest, generation_file, join
 from readers.format.rejects import reasons_of
@@ -100,7 +101,7 @@ def survey_job(command: Command) -> Findings:
     """The result of a dry run, which writes no part of the dataset; JobError if the job cannot be planned."""
     with tempfile.TemporaryDirectory(prefix="beam_jobs-") as directory:
         path = Path(directory, "findings.json")
-        survey = Survey(command.job, command.output, command.processes, str(path), command.drops)
+        survey = Survey(command.planned(dry_run=True), str(path))
         result, _ = launch("Survey" >> survey, command.beam)
         findings: Findings = pickle.loads(path.read_bytes())
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
@@ -182,6 +183,9 @@ def _run(command: Command, report: Report) -> None:
         seconds=time.monotonic() - began,
         phases=outcome.seconds,
     )
+    if appends and not outcome.was_complete:
+        before = _manifest(directory, manifest.generation - 1)
+        report.note(added_line(before, manifest, bool(command.drops)))
     if not appends:  # The sizes are those of all generations.
         report.note(size_line(sum(split.bytes for split in splits), outcome.input_bytes))
     if outcome.kept_shards:

@@ -58,13 +58,7 @@ def write_spooled(
 ) -> ShardResult:
     """Writes a shard of records that are in a spool, unless an earlier run has written it.
 
-    Args:
-        output: The dataset.
-        plan: The packed plan of all shards.
-        key: Split and shard in one number.
-        schema: The features of every record.
-        spool: Holds the records.
-        locators: Each holds any number of locators of the records' blocks.
+    `key` is split and shard in one number; each of `locators` holds any number of locators of the records' blocks.
 
     Raises:
         JobError: A block cannot be read, or `check_records` or `ShardWriter.write` fails.

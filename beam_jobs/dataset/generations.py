@@ -16,7 +16,14 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from beam_jobs.dataset.lease import Holder, is_busy, is_lease
-from beam_jobs.dataset.output import OF_INPUTS, STAGING, Output, not_writable, renamed_schema
+from beam_jobs.dataset.output import (
+    OF_INPUTS,
+    STAGING,
+    Append,
+    Output,
+    not_writable,
+    renamed_schema,
+)
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
 from beam_jobs.plan.group_splits import GroupSplits
@@ -107,9 +114,7 @@ class State(NamedTuple):
 def state_of(directory: str, in_place: bool = False) -> State:
     """The state of a directory; UsageError if it cannot be listed, has files of no dataset, or is damaged.
 
-    Args:
-        directory: Its path.
-        in_place: Whether shards that another program wrote are there, and so any files, as in a dataset of `index`.
+    With `in_place`, shards that another program wrote are there, and so any files, as in a dataset of `index`.
     """
     try:
         refuse_links(directory)
@@ -164,7 +169,7 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
     state = state_of(output.directory)
     output = replace(output, run=uuid.uuid4().hex[:8])
     if state.manifest is None:
-        if output.append is not None:
+        if output.append:
             raise UsageError(f"--output {output.directory}: no dataset is here: drop --append")
         return output
     sha256 = hashlib.sha256(state.content).hexdigest()
@@ -181,17 +186,17 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         return output
     if cleans:
         # An unfinished append is continued.
-        began = _abandoned(state) if output.append is None else frozenset[str]()
+        began = _abandoned(state) if not output.append else frozenset[str]()
         finish_interrupted(state, began)
-    if output.append is not None:
-        return _appending(output, state.manifest)
+    if output.append:
+        return _appending(output, output.append, state.manifest)
     if not repeats or state.manifest.options != json.loads(json.dumps(output.options)):
         raise _refusal(output.directory)
     return replace(output, written=state.manifest.job)
 
 
-def _appending(output: Output, parent: Manifest) -> Output:
-    """The output of a run that appends to a dataset; UsageError if its records would not suit the others."""
+def _appending(output: Output, append: Append, parent: Manifest) -> Output:
+    """The output of a run with what it takes from its dataset; UsageError if its records would not suit the others."""
     place, stated = output.directory, json.loads(json.dumps(output.options))
     # Arguments of functions state fewer options than the flags of a job.
     named = {*stated, *(parent.options if "job" in stated else ["seed"])}
@@ -201,6 +206,14 @@ def _appending(output: Output, parent: Manifest) -> Output:
                 f"--{name}: found {given!r:.80}, but {place} was written with {known!r:.80}; an append takes its "
                 "options from the dataset"
             )
+    if parent.families:
+        drops = ", ".join(f"beam-shards columns {place} --drop {name}" for name in parent.families)
+        raise UsageError(
+            f"{place} has added features, which new records would need, too: drop them ({drops}), append, and add "
+            "them again"
+        )
+    if any(split.rows for split in parent.splits.values()):
+        raise UsageError(f"{place} is a part of a dataset: run beam-shards compact {place} first")
     found = renamed_schema(output.schema, output.feature_names)
     if found and found != parent.schema:
         raise UsageError(
@@ -208,23 +221,20 @@ def _appending(output: Output, parent: Manifest) -> Output:
         )
     if output.placement.splits.names != tuple(parent.splits):
         raise UsageError(f"{place} has the splits {', '.join(parent.splits)}")
-    if parent.families or any(split.rows for split in parent.splits.values()):
-        raise UsageError(f"{place} has added columns, or is a part of a dataset; compact it first")
-    stored = StoredKeys.of(place, parent)
     job_names = {new: name for name, new in output.feature_names.items()}
     classes = {job_names.get(name, name): names for name, names in parent.class_names.items()}
-    existing, groups = (output.append or {}).get("existing", "error"), b""
+    placement = replace(
+        output.placement,
+        stored=StoredKeys.of(place, parent),
+        existing=append.flags.get("existing", "error"),
+    )
+    groups = b""
     if GROUPS in parent.files and output.placement.deals_groups:
         data = read_bytes(join(place, parent.files[GROUPS].path))
         parent.check_file(GROUPS, data)
         groups = GroupSplits.of_file(data, output.placement.splits).pack()
-    return replace(
-        output,
-        groups=groups,
-        written=parent.job,
-        placement=replace(output.placement, stored=stored, existing=existing),
-        known_names={LABEL: parent.label_names, **classes},
-    )
+    taken = replace(append, names={LABEL: parent.label_names, **classes}, groups=groups)
+    return replace(output, written=parent.job, placement=placement, append=taken)
 
 
 def finish_interrupted(state: State, began: frozenset[str] = frozenset()) -> None:
@@ -255,7 +265,7 @@ def prepare(output: Output, job: str, folder: str) -> None:
     """
     if output.written == job:
         raise CompleteError(f"{output.directory} is complete")
-    if output.written and output.append is None:
+    if output.written and not output.append:
         raise _refusal(output.directory)
     refuse_newer(output, job)
     try:
@@ -272,7 +282,7 @@ def refuse_newer(output: Output, job: str = "") -> None:
         return
     if state.manifest and state.manifest.job == job:
         raise CompleteError(f"{output.directory} is complete")
-    if output.append is not None and state.manifest and output.parent in state.manifest.ancestors:
+    if output.append and state.manifest and output.parent in state.manifest.ancestors:
         return  # The commit compares the records with those that were added.
     raise UsageError(
         f"--output {output.directory}: a dataset was completed here after this job began; run it again "

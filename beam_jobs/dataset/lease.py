@@ -201,12 +201,7 @@ class Holder(Protocol):
 
 @contextlib.contextmanager
 def leased(output: Holder, job: str, keeps: bool = False) -> Iterator[None]:
-    """Holds a lease on an output directory while a job runs.
-
-    Args:
-        output: The run.
-        job: The job's name.
-        keeps: Whether to keep the run's files because an engine continues the job without this process.
+    """Holds a lease on an output directory while a job runs; `keeps` its files if an engine continues it afterwards.
 
     Raises:
         UsageError: Another run is at work there, or the lease cannot be written.

@@ -18,7 +18,7 @@ from beam_jobs.plan.shards import MAX_SHARDS
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import ANY_NUMBER, MaxRejects
-from beam_jobs.sources.labels import Names
+from beam_jobs.sources.labels import LABEL, Names
 from beam_jobs.storage.paths import GLOB, absolute_path
 from readers.format.display import parse_bytes
 from readers.format.encode.records import Encoder
@@ -54,6 +54,21 @@ def not_writable(directory: str, error: OSError) -> JobError:
 
 
 @dataclass(frozen=True)
+class Append:
+    """An append, and what it takes from its dataset, which `begun` reads.
+
+    Attributes:
+        flags: Those that the manifest states, such as `existing`.
+        names: The names of the classes of the dataset, by feature; new ones follow them.
+        groups: Its packed `GroupSplits`; empty if hashes assign all groups.
+    """
+
+    flags: Mapping[str, Any]
+    names: Names = field(default_factory=dict)
+    groups: bytes = b""
+
+
+@dataclass(frozen=True)
 class Output:
     """A dataset to write.
 
@@ -72,9 +87,7 @@ class Output:
         generation: The number of the generation that the job writes.
         parent: The SHA-256 of the manifest of the generation before; empty for the first.
         written: The `job` of the complete dataset here; empty unless this job must be that one.
-        append: The flags of an append that the manifest states, such as `existing`; None for a new dataset.
-        known_names: The names of classes of the dataset to which records are appended.
-        groups: The packed `GroupSplits` of that dataset; empty if hashes assign all groups.
+        append: How records are added to the dataset here; None for a new one.
     """
 
     directory: str
@@ -91,14 +104,21 @@ class Output:
     generation: int = 1
     parent: str = ""
     written: str = ""
-    append: Mapping[str, Any] | None = None
-    known_names: Names | None = None
-    groups: bytes = b""
+    append: Append | None = None
 
     @property
     def staging(self) -> str:
         """The folder of this run's unfinished files."""
         return join(self.directory, f"{STAGING}/{self.run}")
+
+    def with_names(self, label_names: tuple[str, ...]) -> Names:
+        """Names of classes by feature: those of the dataset to append to, and given ones of labels."""
+        known = self.append.names if self.append else {}
+        return {**known, LABEL: label_names} if label_names else known
+
+    def in_examples(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values by feature, with the names of features in Examples."""
+        return {self.feature_names.get(name, name): value for name, value in values.items()}
 
     def versions(self, *more: str) -> dict[str, str]:
         """The versions of Python and of packages, of `more` too, that affect the bytes of the dataset."""
@@ -116,7 +136,7 @@ class Output:
             self.num_shards,
             self.shard_size,
             summary.facts(),
-            *([dict(self.append)] if self.append is not None else []),
+            *([dict(self.append.flags)] if self.append else []),
         ]
         return _digest(parts, 8)
 
@@ -231,7 +251,7 @@ def output_of(
             overwrite=overwrite,
             max_rejects=MaxRejects.parse(str(max_rejects)),
             options=stated,
-            append={"existing": existing} if append else None,
+            append=Append({"existing": existing}) if append else None,
         )
 
 

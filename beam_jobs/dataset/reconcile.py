@@ -21,13 +21,8 @@ def reconcile(
 ) -> list[list[ShardResult]]:
     """The results of every split by shard, after checking that nothing was lost.
 
-    Args:
-        plan: States how many records there are.
-        results: The results of all shards; if a shard has several, the last one counts.
-        counted: Split -> number of records in its statistics.
-        names: The names of the splits.
-        max_rejects: The most inputs that may be rejected.
-        duplicates: The number of inputs that were dropped.
+    If a shard has several results, the last one counts. `counted` is split -> the records in its statistics,
+    `duplicates` the number of inputs that were dropped.
 
     Raises:
         DataError: A shard is missing, found is not written + rejected, shards of a split are not
@@ -85,13 +80,7 @@ def _check_balance(name: str, results: list[ShardResult]) -> None:
 
 
 def check_files(directory: str, results: Iterable[ShardResult], sizes: Mapping[str, int]) -> None:
-    """Checks that the files of all shards exist with the sizes as written; DataError if not.
-
-    Args:
-        directory: The dataset.
-        results: The results of all shards.
-        sizes: Path in the dataset -> size in bytes, of its files.
-    """
+    """Checks that the files of all shards are in a directory, given the bytes of its files; DataError if not."""
     for result in results:
         if not result.shard:
             continue

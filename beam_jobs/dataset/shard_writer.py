@@ -74,13 +74,7 @@ def rows_in_order(hashes: np.ndarray, key_of: Callable[[int], bytes]) -> list[in
 def check_records(
     hashes: np.ndarray, key_of: Callable[[int], bytes], name: str, expected: int
 ) -> None:
-    """Checks the records that reached a shard's writer, sorted by hash and key.
-
-    Args:
-        hashes: The hash of each record, uint64 [n].
-        key_of: Row -> key of its record.
-        name: The shard's file name.
-        expected: The number of records that the plan put into the shard.
+    """Checks the records that reached a shard's writer, given their hashes, uint64 [n], sorted by hash and key.
 
     Raises:
         UsageError: Two records have the same key.
@@ -117,13 +111,7 @@ class ShardFile(contextlib.ExitStack):
 
 
 class ShardWriter:
-    """Writes the records of one shard and the list of its rejects.
-
-    Args:
-        output: The dataset.
-        plan: The plan of all shards.
-        key: Split and shard in one number, as `shards_of` gives it.
-        schema: The features of every record.
+    """Writes the records of one shard, whose `key` is from `shards_of`, and the list of its rejects.
 
     Attributes:
         rows: Unpacks the rows of the index.

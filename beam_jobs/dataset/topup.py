@@ -54,11 +54,6 @@ class Change:
     keep: int
     intake: tuple[Move, ...]
 
-    @property
-    def incoming(self) -> int:
-        """The number of records to append."""
-        return sum(move.records for move in self.intake)
-
 
 # Donor, the number of its first record that moves, how many move, receiver.
 _Numbers = tuple[int, int, int, int]

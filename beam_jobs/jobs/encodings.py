@@ -46,7 +46,6 @@ def with_encodings(
 
     Args:
         features: Feature by name, as the job makes them without a choice.
-        encodings: The chosen encodings.
         compressed: The encodings of images that the job can also give a feature.
 
     Raises:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +19,7 @@ from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.source import Source
+from beam_jobs.sources.source import Label, Source
 from beam_jobs.storage.files import reading_ahead
 
 # Parts of a file whose splits are computed together.
@@ -28,13 +27,7 @@ _PARTS = 256
 
 
 class FilePart(NamedTuple):
-    """A whole file as its only part.
-
-    Attributes:
-        job: Defines the records.
-        source: The file.
-        content: Reads its bytes, once.
-    """
+    """A whole file as its only part."""
 
     job: FileJob
     source: Source
@@ -143,25 +136,26 @@ def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbe
         first, dropped, all_dropped = numbering.of(part)
         found = PlacedPart(part, values, 0, first, dropped)
         (without_records if all_dropped else stated).append(found)
-    # Strata only know the labels of records that are kept.
-    known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
-    placed = [
-        *_with_splits(rules, stated, rejects),
-        *(_with_splits(known, without_records, rejects) if without_records else ()),
-    ]
+    placed = list[PlacedPart]()
+    for its_rules, some in ((rules, stated), (rules.of_dropped, without_records)):
+        if some:
+            places, sources = [part.place for part, *_ in some], [part.source for part, *_ in some]
+            labels = [values.label for _, values, *_ in some]
+            splits, kept = split_sources(its_rules, places, sources, labels, rejects)
+            placed += (some[n]._replace(split=split) for n, split in zip(kept, splits, strict=True))
     return placed, rejects
 
 
-def _with_splits(
-    rules: SplitRules, parts: list[PlacedPart], rejects: list[Reject]
-) -> Iterator[PlacedPart]:
-    """Yields the parts that have a split; the others become rejects."""
-    splits, errors = rules.splits_of(
-        [part.place.encode() for part, *_ in parts],
-        [part.source.row for part, *_ in parts],
-        [values.label for _, values, *_ in parts],
-    )
-    rejects += (Reject.of(parts[i].part.source.key, "read", errors[i]) for i in errors)
-    for number, part in enumerate(parts):
-        if number not in errors:
-            yield part._replace(split=splits[number])
+def split_sources(
+    rules: SplitRules,
+    places: Sequence[str],
+    sources: Sequence[Source],
+    labels: Sequence[Label | None],
+    rejects: list[Reject],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The splits of n sources or their parts, uint8 [k], and the numbers of those, int64 [k]; the others become rejects."""
+    keys = [place.encode("utf-8", "surrogateescape") for place in places]
+    splits, errors = rules.splits_of(keys, [source.row for source in sources], labels)
+    rejects += (Reject.of(sources[n].key, "read", errors[n]) for n in errors)
+    kept = np.delete(np.arange(len(keys)), list(errors))
+    return splits[kept], kept

@@ -10,16 +10,17 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.jobs.file_parts import FilePart, PlacedPart, placed_parts
+from beam_jobs.jobs.file_parts import FilePart, PlacedPart, placed_parts, split_sources
 from beam_jobs.jobs.job import FileJob, Part
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.passes import (
+    EncodedBatch,
     EncodedRecords,
     EncodingPlan,
     FirstPass,
@@ -44,16 +45,13 @@ _BATCH_BYTES = 16 << 20
 class FileFirstPass(FirstPass):
     """Task -> keys and labels of the records in files.
 
-    Attributes:
-        job: Defines the records.
-        whole: Whether each file is one record, which need not be read before it is loaded.
+    If each file is one record, it need not be read before it is loaded.
     """
 
     job: FileJob
-    whole: bool = False
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
-        if self.whole:
+        if self.job.whole_files:
             references = list(task.references)
             sources = list(map(unpack_reference, references))
             yield self._whole_files(sources, references, task.dropped_rows)
@@ -93,7 +91,7 @@ class FileFirstPass(FirstPass):
     def sketches(self, near: Near, task: Task) -> Sketched:
         """The sketches of the records in a task's files, which are read and decoded again for this."""
         builder = SketchBuilder(near, task.id)
-        if self.whole:
+        if self.job.whole_files:
             self._sketch_whole_files(builder, list(task.references))
         else:
             for parts, _ in placed_parts(self.job, self.rules, task, numbered=True):
@@ -165,21 +163,19 @@ class FileFirstPass(FirstPass):
         Files without a split become rejects.
         """
 
-        def splits_of(rules: SplitRules, some: list[int]) -> tuple[np.ndarray, list[int]]:
-            chosen = [sources[row] for row in some]
-            splits, errors = rules.splits_of(
-                [source.file.encode("utf-8", "surrogateescape") for source in chosen],
-                [source.row for source in chosen],
-                [labels[row] for row in some],
+        def splits_of(rules: SplitRules, some: np.ndarray) -> tuple[np.ndarray, list[int]]:
+            rows = some.tolist()
+            chosen = [sources[row] for row in rows]
+            places = [source.file for source in chosen]
+            found, kept = split_sources(
+                rules, places, chosen, [labels[row] for row in rows], rejects
             )
-            rejects.extend(Reject.of(chosen[n].key, "read", errors[n]) for n in errors)
-            left = np.delete(np.arange(len(some)), list(errors))
-            return splits[left], [some[n] for n in left.tolist()]
+            return found, some[kept].tolist()
 
-        # Strata only know the labels of records that are kept.
-        known = self.rules if self.rules.placement.deals_groups else replace(self.rules, strata=b"")
-        duplicates, _ = splits_of(known, dropped.tolist()) if len(dropped) else (dropped, [])
-        splits, kept = splits_of(self.rules, np.delete(np.arange(len(sources)), dropped).tolist())
+        duplicates = dropped
+        if len(dropped):
+            duplicates, _ = splits_of(self.rules.of_dropped, dropped)
+        splits, kept = splits_of(self.rules, np.delete(np.arange(len(sources)), dropped))
         return splits, kept, duplicates
 
 
@@ -240,16 +236,12 @@ def _splits(found: list[Any]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FileSecondPass(SecondPass):
-    """Task -> the encoded records in files.
-
-    Attributes:
-        job: Defines the records.
-    """
+    """Task -> the encoded records in files."""
 
     job: FileJob
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        batch = _Batch()
+        batch = EncodedBatch()
         for parts, rejects in placed_parts(self.job, self.plan.rules, task):
             batch.rejects += rejects
             for found in parts:
@@ -259,7 +251,9 @@ class FileSecondPass(SecondPass):
                         yield batch.take()
         yield batch.take()
 
-    def _add(self, batch: _Batch, found: PlacedPart, encoder: RecordEncoder) -> Iterator[None]:
+    def _add(
+        self, batch: EncodedBatch, found: PlacedPart, encoder: RecordEncoder
+    ) -> Iterator[None]:
         """Adds the records of a part to a batch, one at a time."""
         part, values, split = found.part, found.values, int(found.split)
         done, labels = 0, part.labels
@@ -272,58 +266,31 @@ class FileSecondPass(SecondPass):
                     values = values._replace(label=labels[done])
                 complete(record, key, values, self.class_ids)
                 try:
-                    batch.add(key, split, *encoder.encode(split, record))
+                    batch.add(key.encode(), split, *encoder.encode(split, record))
                 except RejectError as error:  # of a function, which may take the next one
                     batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1
                 yield
             batch.rejects += part.rejects
         except (RejectError, ValueError) as error:
-            batch.fail(found, done, error)
+            _fail(batch, found, done, error)
 
 
-@dataclass
-class _Batch:
-    """Encoded records that are handed over together, and rejects."""
-
-    keys: list[bytes] = field(default_factory=list)
-    splits: list[int] = field(default_factory=list)
-    frames: list[bytes] = field(default_factory=list)
-    rows: list[bytes] = field(default_factory=list)
-    rejects: list[Reject] = field(default_factory=list)
-    late: list[tuple[Reject, int]] = field(default_factory=list)
-    size: int = 0
-
-    def take(self) -> EncodedRecords:
-        """Returns what was added, and empties the batch."""
-        splits = np.array(self.splits, np.uint8)
-        taken = EncodedRecords(self.keys, splits, self.frames, self.rows, self.rejects, self.late)
-        self.keys, self.splits, self.frames, self.rows = [], [], [], []
-        self.rejects, self.late, self.size = [], [], 0
-        return taken
-
-    def add(self, key: str, split: int, frame: bytes, row: bytes) -> None:
-        self.keys.append(key.encode())
-        self.splits.append(split)
-        self.frames.append(frame)
-        self.rows.append(row)
-        self.size += len(frame)
-
-    def fail(self, found: PlacedPart, done: int, error: Exception) -> None:
-        """Rejects a part, or if the first pass has found its records, the remaining ones."""
-        part, split = found.part, int(found.split)
-        try:
-            planned = part.planned()
-        except RejectError as reason:
-            self.rejects.append(Reject.of(part.source.key, "read", reason))
-            return
-        stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
-        self.rejects += part.rejects
-        self.late += (
-            (Reject.of(key, stage, error), split)
-            for number, (key, _) in enumerate(planned[done:], done)
-            if number not in found.dropped
-        )
+def _fail(batch: EncodedBatch, found: PlacedPart, done: int, error: Exception) -> None:
+    """Rejects a part, or if the first pass has found its records, the remaining ones."""
+    part, split = found.part, int(found.split)
+    try:
+        planned = part.planned()
+    except RejectError as reason:
+        batch.rejects.append(Reject.of(part.source.key, "read", reason))
+        return
+    stage: Stage = "decode" if isinstance(error, RejectError) else "encode"
+    batch.rejects += part.rejects
+    batch.late += (
+        (Reject.of(key, stage, error), split)
+        for number, (key, _) in enumerate(planned[done:], done)
+        if number not in found.dropped
+    )
 
 
 class FilesInParts(FileJob):
@@ -338,13 +305,10 @@ class FilesInParts(FileJob):
         yield FilePart(self, source, content)
 
     def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
-        return self._files_pass(rules)
+        return FileFirstPass(rules=rules, job=self)
 
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return FileSecondPass(plan, self)
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        return functools.partial(self._files_pass(rules).sketches, near)
-
-    def _files_pass(self, rules: SplitRules) -> FileFirstPass:
-        return FileFirstPass(rules=rules, job=self, whole=self.whole_files)
+        return functools.partial(FileFirstPass(rules=rules, job=self).sketches, near)

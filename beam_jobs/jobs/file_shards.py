@@ -13,8 +13,8 @@ import itertools
 import os
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -38,7 +38,6 @@ from beam_jobs.jobs.record import Record, complete, source_values
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block, is_reject, unpack_reject
 from beam_jobs.records.encode import RecordEncoder
-from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.labels import ClassIds, Names
@@ -47,7 +46,6 @@ from beam_jobs.storage.atomic import Piece
 from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Window
 from readers.format.encode.records import Encoder
-from readers.format.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -56,21 +54,17 @@ class Loader:
 
     Attributes:
         job: Defines the records.
-        schema: The features of every record.
+        output: The dataset.
         names: Names of classes by feature; None if they are not known yet.
-        feature_names: Names of features in Examples that differ from those in the schema.
-        mapper: Makes the features of `schema` from those of the job; None if they are the same.
     """
 
     job: FileJob
-    schema: Schema
+    output: Output
     names: Names | None = None
-    feature_names: Mapping[str, str] = field(default_factory=dict)
-    mapper: Mapper | None = None
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.schema, self.feature_names)
+        return Encoder(self.output.schema, self.output.feature_names)
 
     @functools.cached_property
     def _class_ids(self) -> ClassIds:
@@ -88,17 +82,12 @@ class Loader:
 
     def encoder(self) -> RecordEncoder:
         """An encoder for `load`, which keeps the statistics of what is loaded."""
-        return RecordEncoder(self._encoder, self.mapper)
+        return RecordEncoder(self._encoder, self.output.mapper)
 
     def load(
         self, encoder: RecordEncoder, hashes: np.ndarray, references: Sequence[bytes]
     ) -> Stretch:
-        """The records of some references, in order, framed.
-
-        Args:
-            encoder: From `encoder`.
-            hashes: uint64 [n], the hash of each record.
-            references: Their n references.
+        """The records of n references, in order, framed, given their hashes, uint64 [n], and an `encoder()`.
 
         Raises:
             UsageError: A record does not fit the others.
@@ -180,17 +169,10 @@ class Pieces(NamedTuple):
 
 @dataclass(frozen=True)
 class FileShards:
-    """Writes shards of whole files, in any process.
+    """Writes shards of whole files, in any process."""
 
-    Attributes:
-        output: The dataset.
-        plan: The packed plan of all shards.
-        loader: Loads and encodes the records.
-    """
-
-    output: Output
-    plan: bytes
     loader: Loader
+    plan: bytes
 
     @cached_property
     def _known_plan(self) -> Plan:
@@ -215,18 +197,15 @@ class FileShards:
     def write(
         self, key: int, packed: list[bytes], pieces: Pieces | None = None
     ) -> tuple[ShardResult, Statistics]:
-        """Writes a shard from the references of its files, unless a finished one exists.
+        """Writes a shard from packed blocks of references of its files, unless a finished one exists.
 
-        Args:
-            key: Split and shard in one number.
-            packed: Packed blocks of references.
-            pieces: The processes that write pieces of the shard; None if this process loads all of it.
+        This process loads all of it without `pieces`. `key` is split and shard in one number.
 
         Raises:
             JobError: References are missing or repeated, or the shard cannot be written.
         """
-        schema = self.output.schema
-        writer = ShardWriter(self.output, self._known_plan, key, schema)
+        output, schema = self.loader.output, self.loader.output.schema
+        writer = ShardWriter(output, self._known_plan, key, schema)
         hashes, references, rejects = _in_order(writer, packed)
         digest = writer.digest(self.loader.names).update(references)
         digest.update([hashes.tobytes(), format_rejects(rejects)])
@@ -266,7 +245,7 @@ class FileShards:
         """The records of a piece of a shard, whose frames wait in a file in a folder, and their statistics."""
         path, size, crc = Path(folder, f"piece.{uuid.uuid4().hex}"), 0, 0
         parts: list[Stretch] = []
-        statistics = Statistics(self.loader.schema)
+        statistics = Statistics(self.loader.output.schema)
         with unwritable(folder, path.name), path.open("xb") as file:
             for part in self._loaded(hashes, references, record_bytes, statistics):
                 file.write(part.frames)

@@ -37,12 +37,7 @@ def complete_schema(
 ) -> Schema:
     """The schema of a job's records: their own features, then key, label and extra columns.
 
-    Args:
-        own: The job's own features.
-        labels: Where labels come from.
-        extras: The columns that become features.
-        encodings: The encodings that are chosen by name.
-        compressed: The encodings of images that the job can give some features.
+    `compressed` has the encodings of images that the job can give some features.
 
     Raises:
         UsageError: Two features have the same name, or a chosen encoding does not fit.
@@ -84,11 +79,7 @@ class RangeCounter:
 
 @dataclass(frozen=True)
 class LearnWords:
-    """The first pass counts the words of a vocabulary.
-
-    Attributes:
-        size: The maximum number of ids, including the two reserved ones.
-    """
+    """The first pass counts the words of a vocabulary, of at most `size` ids, including the two reserved ones."""
 
     size: int
 
@@ -188,11 +179,7 @@ class Job(abc.ABC):
         def vocabulary(self) -> tuple[bytes, ...]: ...
 
     def sources(self, pattern: str, limit: int | None = None) -> Iterator[Source]:
-        """Yields the sources that one of the inputs' patterns matches.
-
-        Args:
-            limit: Maximum number of files and archives, the first ones by name.
-        """
+        """Yields the sources that a pattern matches, of at most `limit` files and archives, the first ones by name."""
         return self.inputs.sources(pattern, limit)
 
     def sources_in(self, pattern: str, span: Span) -> Iterator[Source]:
@@ -273,12 +260,7 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
-        """Computes the sketches with which near duplicates are found.
-
-        Args:
-            near: The rules.
-            rules: Determines the split of each record that no pass plans.
-        """
+        """Computes the sketches with which near duplicates are found."""
 
     def without_tokenizer(self) -> Job:
         """The job without its tokenizer, for steps that do not need it.
@@ -294,12 +276,7 @@ class Job(abc.ABC):
 
 
 class FileJob(Job):
-    """A job whose files are read whole, and give one record each, or several.
-
-    Attributes:
-        labels: Where the labels of records come from.
-        extras: Columns that become features.
-    """
+    """A job whose files are read whole, and give one record each, or several."""
 
     learns: ClassVar[Learns] = None
     tokenizer: ClassVar[str] = ""
@@ -346,11 +323,7 @@ class FileJob(Job):
 
     @abc.abstractmethod
     def parts_in(self, source: Source, content: Callable[[], bytes]) -> Iterator[Part]:
-        """Yields the parts of a file.
-
-        Args:
-            source: The file.
-            content: Reads its bytes, once; raises RejectError if it cannot be read.
+        """Yields the parts of a file; `content` reads its bytes, once, and raises RejectError if it cannot be read.
 
         Raises:
             RejectError: The file cannot become records.

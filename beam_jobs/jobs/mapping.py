@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.job import Job
-from beam_jobs.jobs.passes import EncodingPlan
-from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.passes import EncodingPlan, Learned
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
@@ -67,7 +67,6 @@ def mapped(
     """The job whose records a function can take, and the mapper that calls it.
 
     Args:
-        job: Defines the records.
         function: `MODULE:FUNCTION`.
         given: The known features; others are learned from the first records.
         split_features: Features that determine the splits of records.
@@ -118,16 +117,9 @@ def _size(values: Mapping[str, Any]) -> int:
 def _first_records(job: Job, mapper: Mapper) -> _FirstRecords:
     """The first records in the order in which inputs are listed, so that they are the same on every engine."""
     job = job.unlearned()
-    plan = EncodingPlan(
-        rules=SplitRules(Placement(0, Splits.parse("train=1"))),
-        schema=_NOTHING,
-        names=None,
-        shard_plan=b"",
-        mapper=mapper,
-        vocabulary=job.vocabulary,
-        tokenizer=job.tokenizer,
-    )
-    read = job.second_pass(plan)
+    output = Output("", _NOTHING, Placement(0, Splits()), num_shards=(0,), mapper=mapper)
+    learned = Learned(_NOTHING, None, job.vocabulary, job.tokenizer)
+    read = job.second_pass(EncodingPlan(output, learned, shard_plan=b""))
     first = _FirstRecords()
     found = (job.sources(pattern, _FILES) for pattern in job.inputs.patterns)
     with contextlib.suppress(_EnoughError):

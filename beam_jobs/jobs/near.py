@@ -32,11 +32,7 @@ class Compared(NamedTuple):
 
 
 def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) -> Compared:
-    """The features to compare: the only picture, else all texts, else all signals.
-
-    Args:
-        features: The features of every record, without its key.
-        classes: The features whose values are classes with names.
+    """The features to compare: the only picture, else all texts that are no classes, else all signals.
 
     Raises:
         UsageError: The records have none of these features.
@@ -113,12 +109,7 @@ class Sketched(NamedTuple):
 
 @dataclass
 class SketchBuilder:
-    """Makes the sketches of the records of a task.
-
-    Attributes:
-        near: The rules.
-        owner: The id of the task.
-    """
+    """Makes the sketches of the records of a task, whose id is `owner`."""
 
     near: Near
     owner: str

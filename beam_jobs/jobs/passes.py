@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from beam_jobs.columns import Ragged
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, RejectError
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.group_splits import GroupSizes
@@ -124,51 +125,31 @@ class EncodedRecords(NamedTuple):
     late: Sequence[tuple[Reject, int]] = ()
 
 
-class _Hashes:
-    """Packs the hashes of a task's records as they arrive: one file may have millions.
+@dataclass
+class EncodedBatch:
+    """Records that are encoded one by one, and handed over together."""
 
-    Args:
-        summary: Counts them.
-    """
+    records: list[tuple[bytes, int, bytes, bytes]] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+    late: list[tuple[Reject, int]] = field(default_factory=list)
+    size: int = 0
 
-    def __init__(self, summary: Summary) -> None:
-        self._summary = summary
-        self._packed: list[bytes] = []
-        self._hashes: list[np.ndarray] = []
-        self._splits: list[np.ndarray] = []
-        self._held = 0
+    def add(self, key: bytes, split: int, frame: bytes, row: bytes) -> None:
+        """Adds a record: its key in UTF-8, its split, its framed Example, and its row of the index."""
+        self.records.append((key, split, frame, row))
+        self.size += len(frame)
 
-    def add(self, hashes: np.ndarray, splits: np.ndarray) -> None:
-        """Adds records by their hashes, uint64 [n], and their splits, uint8 [n]."""
-        self._hashes.append(hashes)
-        self._splits.append(splits)
-        self._held += len(hashes)
-        if self._held >= HASHES_PER_BLOCK:
-            self._pack(self._held - self._held % HASHES_PER_BLOCK)
-
-    def finish(self) -> list[bytes]:
-        """The packed hashes of all records."""
-        if self._held:
-            self._pack(self._held)
-        return self._packed
-
-    def _pack(self, count: int) -> None:
-        hashes, splits = np.concatenate(self._hashes), np.concatenate(self._splits)
-        nothing = Ragged(np.zeros(count, np.uint32), b"")
-        block = Block(hashes[:count], splits[:count], nothing)
-        self._summary.add_block(block)
-        self._packed += [part.pack() for part in block.parts(HASHES_PER_BLOCK)]
-        self._hashes, self._splits = [hashes[count:].copy()], [splits[count:].copy()]
-        self._held -= count
+    def take(self) -> EncodedRecords:
+        """Returns what was added, and empties the batch."""
+        keys, splits, frames, rows = zip(*self.records, strict=True) if self.records else [()] * 4
+        rejects, late = self.rejects, self.late
+        self.records, self.rejects, self.late, self.size = [], [], [], 0
+        return EncodedRecords(list(keys), np.array(splits, np.uint8), frames, rows, rejects, late)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstPass(abc.ABC):
-    """Task -> keys, labels and sizes of its records.
-
-    Attributes:
-        rules: Determines the split of each record.
-    """
+    """Task -> keys, labels and sizes of its records."""
 
     rules: SplitRules
 
@@ -193,19 +174,22 @@ class FirstPass(abc.ABC):
         placement = self.rules.placement
         summary = Summary.empty(len(placement.splits.names))
         summary.inputs = inputs
-        hashes, references = _Hashes(summary), list[bytes]()
+        blocks, references = list[Block](), list[bytes]()
         learner = self.learner()
         for part in found:
             for reject in part.rejects:
                 summary.add_reject(placement.split(reject.key), reject)
             orders = placement.orders(part.keys)
-            hashes.add(orders, part.splits)
+            nothing = Ragged(np.zeros(len(orders), np.uint32), b"")
+            blocks.append(Block(orders, part.splits, nothing))
             summary.add_existing(part.keys, placement.refused(orders))
             summary.identify(orders, part.sizes if part.identities is None else part.identities)
             if part.references is not None:
                 columns = orders.tolist(), part.references, part.sizes.tolist()
                 summary.add_sample(map(SampledRecord, *columns))
-                references.append(_with_rejects(placement, orders, part).pack(compress=True))
+                block = Block(orders, part.splits, Ragged.of(part.references))
+                block = _with_rejects(placement, block, part.rejects)  # Which the shards list.
+                references.append(block.pack(compress=True))
             summary.add_labels(count_labels(part.labels))
             for feature, counts in part.class_counts.items():
                 summary.add_labels(counts, feature)
@@ -219,7 +203,12 @@ class FirstPass(abc.ABC):
                 learner.add(part.learned)
         learned = list(learner.elements()) if learner else []
         summary.learned = sum(element.contents() or 0 for element in learned)
-        return FirstPassResult(summary, hashes.finish(), learned, references)
+        hashes = list[bytes]()
+        if blocks:
+            every = Block.join(blocks)
+            summary.add_block(every)
+            hashes += (block.pack() for block in every.parts(HASHES_PER_BLOCK))
+        return FirstPassResult(summary, hashes, learned, references)
 
     def group_sizes(self, task: Task) -> GroupSizes:
         """The number of records in each group of a task; the rules are `GroupRules`."""
@@ -240,15 +229,43 @@ class FirstPass(abc.ABC):
         return LabelHashes.of(placement.strata(labels), placement.group_hashes(keys))
 
 
-def _with_rejects(placement: Placement, orders: np.ndarray, part: FoundRecords) -> Block:
-    """A block of the references of records, and of the rejects among them, which the shards list."""
-    keys = [_key_of(reject) for reject in part.rejects]
-    rejects = [pack_reject(reject) for reject in part.rejects]
-    return Block(
-        np.concatenate([orders, placement.orders(keys)]),
-        np.concatenate([part.splits, placement.splits_of(keys)]),
-        Ragged.of([*(part.references or ()), *rejects]),
+def _with_rejects(
+    placement: Placement,
+    block: Block,
+    rejects: Sequence[Reject],
+    late: Sequence[tuple[Reject, int]] = (),
+) -> Block:
+    """A block with the rejects among its records, and those with a split that the plan counts as records."""
+    if not (rejects or late):
+        return block
+    every = [*rejects, *(reject for reject, _ in late)]
+    keys = [reject.key.encode("utf-8", "surrogateescape") for reject in every]
+    splits = placement.splits_of(keys[: len(rejects)])
+    payloads = [pack_reject(one, number >= len(rejects)) for number, one in enumerate(every)]
+    added = Block(
+        placement.orders(keys),
+        np.concatenate([splits, np.array([split for _, split in late], np.uint8)]),
+        Ragged.of(payloads),
     )
+    return Block.join([block, added])
+
+
+class Learned(NamedTuple):
+    """What is known of all records before the first one is encoded.
+
+    Attributes:
+        schema: The features of every record.
+        names: Names of classes by feature; None if they are not known yet.
+        vocabulary: All words by id; empty without words.
+        tokenizer: The text of the tokenizer's file; empty without subwords.
+        strata: The packed splits by label or by group; empty to use hashes.
+    """
+
+    schema: Schema
+    names: Names | None
+    vocabulary: tuple[bytes, ...] = ()
+    tokenizer: str = ""
+    strata: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -256,31 +273,29 @@ class EncodingPlan:
     """Everything that must be known before the first record is encoded.
 
     Attributes:
-        rules: Determines the split of each record.
-        schema: The features of every record.
-        names: Names of classes by feature; None if they are not known yet.
         shard_plan: The packed `Plan` of the shards.
-        feature_names: Names of features in Examples that differ from those in the schema.
         runs: Takes the encoded records; None to return them.
-        vocabulary: All words by id; empty without words.
-        tokenizer: The text of the tokenizer's file; empty without subwords.
-        mapper: Makes the features of `schema` from those of the job; None if they are the same.
     """
 
-    rules: SplitRules
-    schema: Schema
-    names: Names | None
+    output: Output
+    learned: Learned
     shard_plan: bytes
     runs: BundleRuns | None = None
-    feature_names: Mapping[str, str] = field(default_factory=dict)
-    vocabulary: tuple[bytes, ...] = ()
-    tokenizer: str = ""
-    mapper: Mapper | None = None
+
+    @functools.cached_property
+    def rules(self) -> SplitRules:
+        """Determines the split of each record."""
+        return SplitRules(self.output.placement, self.learned.strata)
+
+    @property
+    def mapper(self) -> Mapper | None:
+        """Makes the features of the records from those of the job; None if they are the same."""
+        return self.output.mapper
 
     @property
     def job_schema(self) -> Schema:
         """The features of the job's own records."""
-        return self.mapper.features if self.mapper else self.schema
+        return self.mapper.features if self.mapper else self.learned.schema
 
 
 def mapped_records(
@@ -290,38 +305,23 @@ def mapped_records(
     record: Callable[[int], dict[str, Any]],
     rejects: list[Reject],
 ) -> EncodedRecords:
-    """The records that a mapper makes, encoded one by one, because it may reject each.
+    """The records that a mapper makes of the n ones of a job, encoded one by one, because it may reject each.
 
-    Args:
-        encoder: Has the mapper.
-        keys: The keys of the job's records in UTF-8.
-        splits: uint8 [n], the split of each.
-        record: Returns the features of a record, given its number.
-        rejects: Inputs that the first pass rejected too.
+    `keys` are in UTF-8, `splits` is uint8 [n]; `record` returns the features of a record, given its number.
     """
-    good: list[int] = []
-    frames: list[bytes] = []
-    rows: list[bytes] = []
-    late: list[tuple[Reject, int]] = []
+    batch = EncodedBatch(rejects=rejects)
     for row, (key, split) in enumerate(zip(keys, splits.tolist(), strict=True)):
         name = key.decode("utf-8", "surrogateescape")
         try:
-            frame, numbers = encoder.encode(split, record(row), key=name)
-            frames.append(frame)
-            rows.append(numbers)
-            good.append(row)
+            batch.add(key, split, *encoder.encode(split, record(row), key=name))
         except (RejectError, ValueError) as error:
-            late.append((Reject.of(name, "encode", error), split))
-    return EncodedRecords([keys[row] for row in good], splits[good], frames, rows, rejects, late)
+            batch.late.append((Reject.of(name, "encode", error), split))
+    return batch.take()
 
 
 @dataclass(frozen=True)
 class SecondPass(abc.ABC):
-    """Task -> encoded records.
-
-    Attributes:
-        plan: Everything that was learned before.
-    """
+    """Task -> encoded records."""
 
     plan: EncodingPlan
 
@@ -343,11 +343,11 @@ class SecondPass(abc.ABC):
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.plan.schema, self.plan.feature_names)
+        return Encoder(self.plan.learned.schema, self.plan.output.feature_names)
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:
-        return ClassIds(self.plan.names)
+        return ClassIds(self.plan.learned.names)
 
     def encode(self, task: Task) -> SecondPassResult:
         """Encodes the records of a task, rejects among them.
@@ -373,31 +373,11 @@ class SecondPass(abc.ABC):
         return runs, list(encoder.statistics())
 
     def _block(self, records: EncodedRecords) -> Block:
-        placement = self.plan.rules.placement
-        rejects = [pack_reject(reject) for reject in records.rejects]
-        rejects += [pack_reject(reject, planned=True) for reject, _ in records.late]
+        placement, columns = self.plan.rules.placement, (records.frames, records.rows, records.keys)
+        lengths = np.zeros(len(records.keys), np.uint32)
+        for column in columns:
+            lengths += np.fromiter(map(len, column), np.uint32, len(column))
         # Joined in one call, frames are copied once.
-        parts = zip(records.frames, records.rows, records.keys, strict=True)
-        data = b"".join([*itertools.chain.from_iterable(parts), *rejects])
-        sizes = np.fromiter(map(len, records.frames), np.uint32, len(records.frames))
-        sizes += np.fromiter(map(len, records.rows), np.uint32, len(records.rows))
-        sizes += np.fromiter(map(len, records.keys), np.uint32, len(records.keys))
-        lengths = np.concatenate([sizes, np.array(list(map(len, rejects)), np.uint32)])
-        rejected = [_key_of(reject) for reject in records.rejects]
-        late = [_key_of(reject) for reject, _ in records.late]
-        return Block(
-            placement.orders([*records.keys, *rejected, *late]),
-            np.concatenate(
-                [
-                    records.splits,
-                    placement.splits_of(rejected),
-                    np.array([split for _, split in records.late], np.uint8),
-                ]
-            ),
-            Ragged(lengths, data),
-        )
-
-
-def _key_of(reject: Reject) -> bytes:
-    """The key of a reject in UTF-8."""
-    return reject.key.encode("utf-8", "surrogateescape")
+        data = b"".join(itertools.chain.from_iterable(zip(*columns, strict=True)))
+        block = Block(placement.orders(records.keys), records.splits, Ragged(lengths, data))
+        return _with_rejects(placement, block, records.rejects, records.late)

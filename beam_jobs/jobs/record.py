@@ -28,12 +28,7 @@ class SourceValues(NamedTuple):
 
 
 def source_values(job: FileJob, source: Source, labelled: bool = False) -> SourceValues:
-    """The label and the extra columns of a source.
-
-    Args:
-        job: Defines the records.
-        source: The source.
-        labelled: Whether its records have their own labels, so that the source states none.
+    """The label and the extra columns of a source, which states no label if its records are `labelled`.
 
     Raises:
         RejectError: The source has an error, its key is not UTF-8, or its label or a column is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,11 @@ class SplitRules:
 
     placement: Placement
     strata: bytes = b""
+
+    @property
+    def of_dropped(self) -> SplitRules:
+        """The rules for dropped records, whose labels strata do not know."""
+        return self if self.placement.deals_groups else replace(self, strata=b"")
 
     @functools.cached_property
     def _planned(self) -> Strata | GroupSplits:

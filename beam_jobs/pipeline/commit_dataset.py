@@ -19,12 +19,7 @@ from beam_jobs.writing.commit import commit_dataset
 
 
 class CommitDataset(beam.PTransform):
-    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest.
-
-    Args:
-        output: The dataset.
-        planned: The results of the planning half.
-    """
+    """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest."""
 
     def __init__(self, output: Output, planned: Planned) -> None:
         super().__init__()
@@ -43,22 +38,19 @@ class CommitDataset(beam.PTransform):
             "Commit",
             commit_dataset,
             self._output,
+            planned.learned,
             planned.shards.summary,
             AsWhole(planned.shards.plan),
+            AsMerged(merged, SplitStatistics),
             AsList(results),
             AsList(top_up(results, self._output)),
-            AsMerged(merged, SplitStatistics),
-            planned.names,
-            planned.schema,
-            planned.vocabulary,
-            planned.tokenizer,
-            planned.strata,
         )
 
 
 def _changes(_: None, results: list[ShardResult]) -> Iterator[Change]:
     for change in plan_changes(results):
-        Metrics.counter("shards", "records_moved").inc(change.incoming)
+        moved = sum(move.records for move in change.intake)
+        Metrics.counter("shards", "records_moved").inc(moved)
         yield change
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton
 
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.jobs.job import Job, NearRules
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import AsWhole, once
 from beam_jobs.plan.shards import ONE_KEY, Plan
@@ -32,9 +32,7 @@ class SplitSurvey:
     """One split as a job would write it.
 
     Attributes:
-        name: The split's name.
         records: The number of records that the job would try to write.
-        shards: The number of shards.
         bytes: The approximate size of the records, framing included.
         rejected: The number of known rejects.
         duplicates: The number of records that are dropped because they equal others, or are near them.
@@ -90,7 +88,7 @@ def findings_of(
     plan: Plan,
     summary: Summary,
     measured: list[int | Reject],
-    schema: Schema,
+    learned: Learned,
     repeated: int = 0,
 ) -> Findings:
     """The findings that follow from the results of the planning half."""
@@ -107,7 +105,7 @@ def findings_of(
         tuple(summary.rejects),
         len(measured),
         tuple(failed),
-        renamed_schema(schema, output.feature_names),
+        renamed_schema(learned.schema, output.feature_names),
         sum(split.bytes for split in summary.splits),
         repeated,
         parts=summary.parts,
@@ -158,30 +156,14 @@ def _report(path: str, output: Output, plan: bytes, *answers: Any) -> None:
 
 
 class Survey(beam.PTransform):
-    """The dry run of a job, from patterns to a local file with the pickled `Findings`.
+    """The dry run of a job, from patterns to a local file with the pickled `Findings`."""
 
-    Args:
-        job: Defines the records.
-        output: The dataset that the job would write.
-        processes: The number of processes of the pool.
-        path: The file's path.
-        drops: The duplicates that would be dropped.
-    """
-
-    def __init__(
-        self,
-        job: Job,
-        output: Output,
-        processes: int,
-        path: str,
-        drops: Sequence[NearRules] = (),
-    ) -> None:
+    def __init__(self, planning: PlanRecords, path: str) -> None:
         super().__init__()
-        self._path, self._output = path, output
-        self._plan = PlanRecords(job, output, processes, prepare=None, drops=drops)
+        self._planning, self._path = planning, path
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        planned = pipeline | "Read" >> self._plan
+        planned = pipeline | "Read" >> self._planning
         repeated = (
             planned.hashes
             | "FirstBits" >> beam.FlatMap(_by_first_bits)
@@ -195,10 +177,10 @@ class Survey(beam.PTransform):
             "Report",
             _report,
             self._path,
-            self._output,
+            self._planning.output,
             AsWhole(planned.shards.plan),
             planned.shards.summary,
             AsSingleton(planned.shards.measured),
-            planned.schema,
+            planned.learned,
             AsSingleton(repeated),
         )

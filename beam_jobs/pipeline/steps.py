@@ -51,9 +51,6 @@ class WindowStep(beam.DoFn, Generic[T]):
     """A step whose tasks run in the pool.
 
     Results are handed over when further tasks arrive, or at the end of the bundle.
-
-    Args:
-        processes: The number of processes of the pool.
     """
 
     def __init__(self, processes: int) -> None:
@@ -83,12 +80,7 @@ class WindowStep(beam.DoFn, Generic[T]):
 
 
 class TaskStep(WindowStep[T], abc.ABC):
-    """A step that reads tasks: a pass over all files, with progress in bytes.
-
-    Args:
-        phase: The name of the pass in progress.
-        processes: The number of processes of the pool.
-    """
+    """A step that reads tasks: a pass over all files, with progress in bytes."""
 
     def __init__(self, phase: str, processes: int) -> None:
         super().__init__(processes)
@@ -117,12 +109,7 @@ class TaskStep(WindowStep[T], abc.ABC):
 
 
 class ReadTasks(TaskStep[T]):
-    """Task -> the result of a function.
-
-    Args:
-        phase, processes: As for `TaskStep`.
-        read: The function.
-    """
+    """Task -> the result of a function."""
 
     def __init__(self, phase: str, read: Callable[[Any], T], processes: int) -> None:
         super().__init__(phase, processes)
@@ -177,9 +164,6 @@ class MergeInPieces(beam.PTransform, Generic[D]):
     """PCollection of `Divisible` -> the pieces of all of them together, for `AsMerged`.
 
     Not a combine, whose accumulators would grow: a bundle hands over pieces, each within the limit.
-
-    Args:
-        empty: Returns a new, empty element.
     """
 
     def __init__(self, empty: Callable[[], D]) -> None:
@@ -196,12 +180,7 @@ class MergeInPieces(beam.PTransform, Generic[D]):
 
 
 class AsMerged(AsSideInput, Generic[D]):
-    """The side input of pieces, merged into the whole after a check that it is complete.
-
-    Args:
-        pieces: The result of `MergeInPieces`.
-        empty: Returns a new, empty element.
-    """
+    """The side input of pieces, merged into the whole after a check that it is complete."""
 
     def __init__(self, pieces: beam.PCollection, empty: Callable[[], D]) -> None:
         super().__init__(pieces)
@@ -224,7 +203,6 @@ def once(
 
     Args:
         start: The pipeline, or a PCollection of one None.
-        name: The name of the step.
         function: Takes the values of `sides`.
         sides: Side inputs, and values that are known when the graph is built.
     """

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -56,10 +57,7 @@ def try_encodings(
 ) -> Iterator[TriedEncoding]:
     """Yields each encoding that holds the first of the records that a dry run has tried.
 
-    Args:
-        findings: Those of the dry run.
-        output: The dataset as the job would write it.
-        encoded: Returns the job with an encoding, or raises UsageError.
+    `encoded` returns the job with an encoding, or raises UsageError.
     """
     good = [(r, n) for r, n in findings.sampled if isinstance(n, int) and r.size < _LARGEST]
     before = itertools.accumulate((record.size for record, _ in good), initial=0)
@@ -69,7 +67,7 @@ def try_encodings(
     for encoding in _ENCODINGS if some and not output.mapper else ():
         with contextlib.suppress(UsageError):
             job = encoded(encoding)
-            loader = Loader(job, job.schema, feature_names=output.feature_names)
+            loader = Loader(job, replace(output, schema=job.schema))
             records = loader.load(loader.encoder(), hashes, references)
             if not records.rejects:
                 tried.append((encoding, job.schema, records))

@@ -7,7 +7,7 @@ runs in the output's `.staging/`, and only their locators are shuffled, once.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -15,21 +15,15 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
-from beam_jobs.jobs.job import Job, NearRules
-from beam_jobs.jobs.passes import EncodingPlan, SecondPassResult
-from beam_jobs.jobs.split_rules import SplitRules
+from beam_jobs.jobs.job import Job
+from beam_jobs.jobs.passes import EncodingPlan, Learned, SecondPassResult
 from beam_jobs.pipeline.commit_dataset import CommitDataset
-from beam_jobs.pipeline.planning.records import PlanRecords
+from beam_jobs.pipeline.planning.records import ENCODING, PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.records.runs import BundleRuns
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
-from beam_jobs.sources.labels import Names
-from readers.format.schema import Schema
-
-# The name of the pass in progress.
-ENCODING = "encoding"
 
 
 class _SecondPass(TaskStep[SecondPassResult]):
@@ -44,27 +38,8 @@ class _SecondPass(TaskStep[SecondPassResult]):
         super().start_bundle()
         self._runs = BundleRuns(self._spool, uuid.uuid4().hex)
 
-    def work(
-        self,
-        plan: bytes,
-        names: Names,
-        schema: Schema,
-        vocabulary: tuple[bytes, ...],
-        tokenizer: str,
-        strata: bytes,
-    ) -> Callable[[Task], SecondPassResult]:
-        assert self._runs
-        encoding = EncodingPlan(
-            rules=SplitRules(self._output.placement, strata),
-            schema=schema,
-            names=names,
-            shard_plan=plan,
-            runs=self._runs,
-            feature_names=self._output.feature_names,
-            vocabulary=vocabulary,
-            tokenizer=tokenizer,
-            mapper=self._output.mapper,
-        )
+    def work(self, plan: bytes, learned: Learned) -> Callable[[Task], SecondPassResult]:
+        encoding = EncodingPlan(self._output, learned, plan, self._runs)
         return self._job.second_pass(encoding).encode
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -87,29 +62,16 @@ class _SecondPass(TaskStep[SecondPassResult]):
 
 
 class WriteRecords(beam.PTransform):
-    """The whole pipeline of a `Job`: a pipeline -> PCollection of one Manifest.
+    """The whole pipeline of a `Job`: a pipeline -> PCollection of one Manifest."""
 
-    Args:
-        job: Defines the records.
-        output: The dataset.
-        processes: The number of processes that read and encode, in each of the runner's workers.
-        drops: The duplicates to drop, one entry for each search.
-    """
-
-    def __init__(
-        self, job: Job, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
-    ) -> None:
+    def __init__(self, planning: PlanRecords) -> None:
         super().__init__()
-        self._job, self._output, self._processes = job, output, processes
-        self._drops = drops
+        self._planning = planning
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        output, processes = self._output, self._processes
+        job, output, processes = self._planning.job, self._planning.output, self._planning.processes
         spool = Spool(output.staging)
-        planned = pipeline | "Read" >> PlanRecords(
-            self._job, output, processes, later=[ENCODING], drops=self._drops
-        )
-        job = self._job.without_tokenizer()
+        planned = pipeline | "Read" >> self._planning
         encoded = (
             planned.inputs
             | "SpreadEncoding" >> beam.Reshuffle()
@@ -117,14 +79,10 @@ class WriteRecords(beam.PTransform):
             >> beam.ParDo(
                 _SecondPass(job, output, processes, spool),
                 AsWhole(planned.shards.plan),
-                planned.names,
-                planned.schema,
-                planned.vocabulary,
-                planned.tokenizer,
-                planned.strata,
+                planned.learned,
             ).with_outputs(STATISTICS, main="runs")
         )
         results = (encoded["runs"], planned.shards.plan) | WriteRuns(
-            output, processes, spool, planned.schema
+            output, processes, spool, planned.learned
         )
         return (results, encoded[STATISTICS]) | CommitDataset(output, planned)

@@ -9,7 +9,7 @@ import contextlib
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -22,7 +22,8 @@ from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Window, call_pickled
 from beam_jobs.jobs.file_shards import FileShards, Loader, Pieces
-from beam_jobs.jobs.job import FileJob, NearRules
+from beam_jobs.jobs.job import FileJob
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.records import PlanRecords
 from beam_jobs.pipeline.steps import (
@@ -35,7 +36,6 @@ from beam_jobs.pipeline.steps import (
 )
 from beam_jobs.plan.shards import divided
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.sources.labels import Names
 from readers.files.local import is_local
 
 # The bytes of packed references that are divided among shards together: about 200,000 references, 20 for each of
@@ -87,25 +87,22 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
         self._write: Callable[..., Any] | None = None
 
     def process(
-        self, element: tuple[int, Iterable[bytes]], plan: bytes, names: Names
+        self, element: tuple[int, Iterable[bytes]], plan: bytes, learned: Learned
     ) -> Iterator[ShardResult | TaggedOutput]:
         key, packed = element
         # A list, because the runner may free the elements once this returns.
         blocks = list(packed)
         if self._write is None:
-            self._write = self._begun(plan, names)
+            self._write = self._begun(plan, learned)
         yield from self.submit(self._write, key, blocks)
 
-    def _begun(self, plan: bytes, names: Names) -> Callable[..., Any]:
+    def _begun(self, plan: bytes, learned: Learned) -> Callable[..., Any]:
         """Chooses who writes a shard: a process, or a thread that joins the pieces of all processes."""
-        output = self._output
-        schema, renamed, mapper = output.schema, output.feature_names, output.mapper
-        loader = Loader(self._job, schema, names, renamed, mapper)
-        shards = FileShards(output, plan, loader)
+        shards = FileShards(Loader(self._job, self._output, learned.names), plan)
         records = shards.piece_records(self._processes)
         if not records:
             return partial(call_pickled, pickle.dumps(shards.write))
-        folder = output.staging
+        folder = self._output.staging
         if not is_local(folder):
             folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="beam_jobs-"))
         os.makedirs(folder, exist_ok=True)
@@ -135,33 +132,23 @@ class _WriteReferences(WindowStep[tuple[ShardResult, Statistics]]):
 
 
 class WriteReferences(beam.PTransform):
-    """The whole pipeline of a `FileJob`: a pipeline -> PCollection of one Manifest.
+    """The whole pipeline of a `FileJob`: a pipeline -> PCollection of one Manifest."""
 
-    Args:
-        job: Defines the records.
-        output: The dataset.
-        processes: The number of processes that load and encode, in each of the runner's workers.
-        drops: The duplicates to drop, one entry for each search.
-    """
-
-    def __init__(
-        self, job: FileJob, output: Output, processes: int = 1, drops: Sequence[NearRules] = ()
-    ) -> None:
+    def __init__(self, job: FileJob, planning: PlanRecords) -> None:
         super().__init__()
-        self._job, self._output, self._processes = job, output, processes
-        self._drops = drops
+        self._job, self._planning = job, planning
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        job, output = self._job, self._output
-        planned = pipeline | "Read" >> PlanRecords(job, output, self._processes, drops=self._drops)
+        output, processes = self._planning.output, self._planning.processes
+        planned = pipeline | "Read" >> self._planning
         plan = AsWhole(planned.shards.plan)
         written = (
             planned.references
-            | "Assign" >> beam.ParDo(_AssignShards(self._processes), plan)
+            | "Assign" >> beam.ParDo(_AssignShards(processes), plan)
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
             >> beam.ParDo(
-                _WriteReferences(job, output, self._processes), plan, planned.names
+                _WriteReferences(self._job, output, processes), plan, planned.learned
             ).with_outputs(STATISTICS, main="results")
         )
         return (written["results"], written[STATISTICS]) | CommitDataset(output, planned)

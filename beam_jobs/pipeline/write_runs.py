@@ -16,12 +16,12 @@ from apache_beam.pvalue import TaggedOutput
 from beam_jobs.dataset.encoded_records import merge_neighbours, neighbours_in, write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.planning.shards import Side
 from beam_jobs.pipeline.steps import AsWhole, WindowStep, at_end_of_bundle, count_shard
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.records.runs import RunIndex, locate
 from beam_jobs.records.spool import LocatorsByShard, Spool
-from readers.format.schema import Schema
 
 _GROUPS = "groups"
 
@@ -62,10 +62,10 @@ class _Write(WindowStep[ShardResult]):
         self._output, self._spool = output, spool
 
     def process(
-        self, element: tuple[int, Iterable[bytes]], plan: bytes, schema: Schema
+        self, element: tuple[int, Iterable[bytes]], plan: bytes, learned: Learned
     ) -> Iterator[ShardResult]:
         key, locators = element
-        shard = self._output, plan, key, schema
+        shard = self._output, plan, key, learned.schema
         yield from self.submit(write_spooled, *shard, self._spool, list(locators))
 
     def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
@@ -74,19 +74,14 @@ class _Write(WindowStep[ShardResult]):
 
 
 class WriteRuns(beam.PTransform):
-    """(packed indexes of runs, packed plan) -> the `ShardResult` of each shard.
+    """(packed indexes of runs, packed plan) -> the `ShardResult` of each shard."""
 
-    Args:
-        output: The dataset.
-        processes: The number of processes that write, in each of the runner's workers.
-        spool: Holds the runs.
-        schema: The features of every record.
-    """
-
-    def __init__(self, output: Output, processes: int, spool: Spool, schema: Side[Schema]) -> None:
+    def __init__(
+        self, output: Output, processes: int, spool: Spool, learned: Side[Learned]
+    ) -> None:
         super().__init__()
         self._output, self._processes, self._spool = output, processes, spool
-        self._schema = schema
+        self._learned = learned
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         runs, packed_plan = inputs
@@ -104,5 +99,5 @@ class WriteRuns(beam.PTransform):
             | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
             | "Write"
-            >> beam.ParDo(_Write(self._output, self._processes, self._spool), plan, self._schema)
+            >> beam.ParDo(_Write(self._output, self._processes, self._spool), plan, self._learned)
         )

@@ -16,6 +16,7 @@ from beam_jobs.dataset.lease import clear_ended, refuse_if_busy
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output, checked_names, output_of
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.errors import named_as_arguments
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.shards import Planned, PlanShards
@@ -23,7 +24,6 @@ from beam_jobs.pipeline.steps import STATISTICS, allow_notebooks, at_end_of_bund
 from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.plan.placement import Existing
 from beam_jobs.records.spool import Spool
-from beam_jobs.sources.labels import LABEL
 from beam_jobs.writing.commit import warn_of_rejects
 from beam_jobs.writing.encode import Encoded, RunEncoder
 from readers.format.manifest import Manifest
@@ -125,22 +125,10 @@ class WriteShards(beam.PTransform):
         options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        names = checked_names(label_names)
-        self._names = {LABEL: names} if names else {}
-        self._output = output_of(
-            *(
-                directory,
-                schema,
-                num_shards,
-                shard_size,
-                splits,
-                seed,
-                max_rejects,
-                overwrite,
-                options,
-            ),
-            *(append, existing),
-        )
+        self._label_names = checked_names(label_names)
+        how = num_shards, shard_size, splits, seed, max_rejects
+        more = overwrite, options, append, existing
+        self._output = output_of(directory, schema, *how, *more)
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         # Here, because the pipeline has the options of the store by now.
@@ -160,11 +148,10 @@ class WriteShards(beam.PTransform):
             inputs=encoded["runs"],
             hashes=encoded[_EncodeRecords.HASHES],
             shards=shards,
-            names={**(output.known_names or {}), **self._names},
-            schema=output.schema,
+            learned=Learned(output.schema, output.with_names(self._label_names)),
         )
         results = (planned.inputs, shards.plan) | "Shards" >> WriteRuns(
-            output, 1, spool, output.schema
+            output, 1, spool, planned.learned
         )
         manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
         return manifest | "WarnOfRejects" >> beam.Map(_warned, AsList(results), output.directory)

@@ -240,7 +240,6 @@ def shards_of(
     """Split and shard of each record in one number, int64 [n], which ascends with split and hash.
 
     Args:
-        plan: The shards.
         splits, hashes: uint8 [n], uint64 [n].
         neighbours: If it is more than 1, groups of this many neighbouring shards replace shards.
     """

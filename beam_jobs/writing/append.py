@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +12,10 @@ from beam_jobs.dataset.changes import without
 from beam_jobs.dataset.generations import OvertakenError, commit, state_of
 from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.records.statistics import Statistics
 from beam_jobs.sources.labels import LABEL, Names
+from readers.format.display import counted
 from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import Generation, Manifest, open_generation
@@ -51,19 +53,31 @@ def _too_late(output: Output, what: str) -> DataError:
 
 
 def with_statistics(
-    output: Output, schema: Schema, parent: Manifest, ours: Mapping[int, Statistics]
+    output: Output, manifest: Manifest, statistics: Mapping[int, Statistics]
+) -> Manifest:
+    """A manifest with the statistics of its splits, by their numbers."""
+    splits = dict(manifest.splits)
+    for number, name in enumerate(manifest.splits):
+        if found := statistics.get(number):
+            figures = output.in_examples(found.to_json())
+            splits[name] = replace(splits[name], statistics=figures, remarks=found.remarks)
+    return replace(manifest, splits=splits)
+
+
+def _of_both(
+    output: Output, schema: Schema, before: Manifest, ours: Mapping[int, Statistics]
 ) -> dict[int, Statistics]:
     """Split -> the statistics of the records of a dataset and of those that are appended, with a schema.
 
     Raises:
         DataError: The records have different features.
     """
-    if (both := renamed_schema(schema, output.feature_names)) != parent.schema:
+    if (both := renamed_schema(schema, output.feature_names)) != before.schema:
         raise DataError(
-            f"the dataset has the features {parent.schema}, but these records have {both}"
+            f"the dataset has the features {before.schema}, but these records have {both}"
         )
     found = {}
-    for number, split in enumerate(parent.splits.values()):
+    for number, split in enumerate(before.splits.values()):
         if number not in ours and not split.records:
             continue
         found[number] = Statistics(schema)
@@ -76,33 +90,53 @@ def with_statistics(
 
 
 def commit_appended(
-    output: Output,
-    names: Names,
-    shards: Sequence[Shard],
-    appended: Callable[[Manifest], Manifest],
+    output: Output, learned: Learned, ours: Manifest, statistics: Mapping[int, Statistics]
 ) -> Manifest:
     """Commits the shards of a job after those of the newest generation, without encoding again if that changes meanwhile.
 
-    Args:
-        output: The dataset.
-        names: The names of classes by feature.
-        shards: The shards of the job.
-        appended: The manifest of a generation -> that of the job alone, with the statistics of both.
+    `ours` is the manifest of the job alone, without statistics.
 
     Raises:
         DataError: A command that committed while the job ran has added records with the same keys, or classes.
     """
     for _ in range(_ATTEMPTS):
-        parent = _newest(output, names)
-        if {shard.path for shard in shards} <= parent.manifest.paths:
+        parent = _newest(output, learned.names or {})
+        if {shard.path for shard in ours.shards} <= parent.manifest.paths:
             return parent.manifest  # An earlier attempt has committed.
-        before = _without_replaced(output, parent, shards)
-        manifest = _joined(output, parent, before, appended(before))
+        before = _without_replaced(output, parent, ours.shards)
+        manifest = with_statistics(
+            output,
+            _joined(output, parent, before, ours),
+            _of_both(output, learned.schema, before, statistics),
+        )
         with contextlib.suppress(OvertakenError):
             numbered = replace(output, generation=manifest.generation)
             commit(numbered, manifest, state_of(output.directory))
             return manifest
     raise _too_late(output, "changed the dataset again and again")
+
+
+def added_line(before: Manifest, after: Manifest, drops: bool) -> str:
+    """The line about an append, given the generation before it and its own, and whether it drops near duplicates."""
+    counts, replaced, left_out = list[str](), 0, 0
+    for name, new in after.splits.items():
+        old = before.splits[name]
+        if count := sum(shard.records for shard in new.shards[len(old.shards) :]):
+            counts.append(
+                f"{counted(count, 'record')} to {name}" if not counts else f"{count:,} to {name}"
+            )
+            replaced += old.records + count - new.records
+        left_out += new.duplicates - old.duplicates
+    line = f"added {', '.join(counts)} in generation {after.generation}"
+    if replaced:
+        line += f"; replaced {counted(replaced, 'existing key')}"
+    if left_out:
+        line += (
+            f"; dropped {counted(left_out, 'duplicate')}"
+            if drops
+            else f"; skipped {counted(left_out, 'existing key')}"
+        )
+    return line
 
 
 def _without_replaced(output: Output, parent: Generation, shards: Sequence[Shard]) -> Manifest:
@@ -146,5 +180,5 @@ def _joined(output: Output, parent: Generation, before: Manifest, ours: Manifest
         rejects=(*before.rejects, *ours.rejects),
         generation=before.generation + 1,
         ancestors=(*before.ancestors, parent.sha256),
-        operation={"name": "append", **(output.append or {})},
+        operation={"name": "append", **(output.append.flags if output.append else {})},
     )

@@ -12,6 +12,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.engines.memory import give_back_freed
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import CompleteError, UsageError
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.plan.shards import (
     Draft,
     finish_plan,
@@ -44,7 +45,6 @@ def draft_of(
     """The draft, and the sizes in bytes, or the rejects, of sampled records; UsageError or DataError if nothing may be written.
 
     Args:
-        output, summary: The dataset, and the summary of all records.
         measure: Measures sampled records; None if the summary has sizes already.
         prepare: Makes the output directory ready for shards; None leaves it unchanged.
     """
@@ -100,7 +100,8 @@ def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Mani
     tasks = ((output, packed, key, schema, spool, locators) for key, locators in located)
     results = list(pool.map(write_spooled, tasks))
     statistics = merged((SplitStatistics.of(*some) for some in encoded.statistics), SplitStatistics)
-    manifest = commit_dataset(output, summary, packed, results, [], statistics, names, schema)
+    learned = Learned(schema, names)
+    manifest = commit_dataset(output, learned, summary, packed, statistics, results)
     warn_of_rejects(output.directory, manifest, results)
     return manifest
 

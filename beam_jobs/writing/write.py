@@ -15,7 +15,6 @@ from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import CompleteError, UsageError, named_as_arguments
 from beam_jobs.packages import check_crc32c
 from beam_jobs.plan.placement import Existing
-from beam_jobs.sources.labels import LABEL
 from beam_jobs.writing.complete import complete
 from beam_jobs.writing.encode import Encoded, Rule, RunEncoder
 from beam_jobs.writing.inputs import InputEncoder, identity_of
@@ -107,9 +106,7 @@ def write(
         how = num_shards, shard_size, shares, seed, max_rejects
         more = overwrite, options, append, existing
         output = begun(output_of(directory, schema, *how, *more))
-        names = {**(output.known_names or {})}
-        if given := checked_names(label_names):
-            names[LABEL] = given
+        names = output.with_names(checked_names(label_names))
         identity = identity_of(output, records, key, group_by) if inputs is not None else ""
         output = replace(output, run=identity or output.run)
         count = processes or (processors() if identity else 1)

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
-from beam_jobs.jobs.passes import EncodingPlan
+from beam_jobs.jobs.file_shards import Loader
+from beam_jobs.jobs.passes import EncodingPlan, Learned
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
@@ -75,13 +77,16 @@ def find(job: Any, placement: Placement = ONE) -> FirstResult:
     return result
 
 
+def loader_of(job: Any, names: Names | None = None) -> Loader:
+    """A loader of the records of a job."""
+    return Loader(job, Output("", job.schema, ONE, (0,)), names)
+
+
 def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecondPass:
     shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
     plan = Plan((shard,) * len(placement.splits.names)).pack()
-    known = EncodingPlan(
-        rules=SplitRules(placement), schema=job.schema, names=names, shard_plan=plan, runs=Kept()
-    )
-    return FileSecondPass(known, job)
+    output = Output("", job.schema, placement, (0,))
+    return FileSecondPass(EncodingPlan(output, Learned(job.schema, names), plan, Kept()), job)
 
 
 def encode(job: Any, names: Names | None = None, placement: Placement = ONE) -> SecondResult:

@@ -98,15 +98,15 @@ class ReshardSecondPass(SecondPass):
 
     @functools.cached_property
     def _fit(self) -> RecordFit:
-        return RecordFit(self.plan.schema, self._keeps, self.spec.given is None)
+        return RecordFit(self.plan.learned.schema, self._keeps, self.spec.given is None)
 
     @functools.cached_property
     def _index_rows(self) -> IndexRows:
-        return IndexRows(self.plan.schema)
+        return IndexRows(self.plan.learned.schema)
 
     @functools.cached_property
     def _counted(self) -> dict[str, Feature]:
-        return {name: f for name, f in self.plan.schema.items() if not f.step}
+        return {name: f for name, f in self.plan.learned.schema.items() if not f.step}
 
     def counter(self) -> RecordCounter:
         return super().counter() if self.plan.mapper else RecordCounter(self._counted)
@@ -162,7 +162,7 @@ class ReshardSecondPass(SecondPass):
 
     def _keeps(self, name: str) -> bool:
         """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
-        of, schema = name.removesuffix(SHAPE), self.plan.schema
+        of, schema = name.removesuffix(SHAPE), self.plan.learned.schema
         if self.spec.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.spec.drop and (of not in self.spec.drop or name in schema)

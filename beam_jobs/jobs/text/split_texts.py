@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -45,10 +44,7 @@ def split_texts(
         first += len(rows)
         duplicates = np.empty(0, np.uint8)
         if len(without):
-            # Strata only know the labels of texts that are kept; a group that was not dealt follows
-            # its hash.
-            known = rules if rules.placement.deals_groups else replace(rules, strata=b"")
-            duplicates, _ = splits_of(spec, texts.take(without), known)
+            duplicates, _ = splits_of(spec, texts.take(without), rules.of_dropped)
             texts = texts.take(np.delete(rows, without))
         splits, errors = splits_of(spec, texts, rules)
         if errors:

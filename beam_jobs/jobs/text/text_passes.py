@@ -165,7 +165,8 @@ class TextSecondPass(SecondPass):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        return _tokenizer_of(self.spec, self.plan.vocabulary, self.plan.tokenizer)
+        learned = self.plan.learned
+        return _tokenizer_of(self.spec, learned.vocabulary, learned.tokenizer)
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
         for texts, splits, _ in split_texts(self.spec, task, self.plan.rules):

@@ -75,24 +75,16 @@ def sketches_of(
     processes: int,
     phase: str,
     name: str = "",
-    kept_out: bool = False,
 ) -> Sketches:
-    """Makes the sketches of the records of tasks.
+    """Makes the sketches of the records of tasks, given the numbers of listed chunks.
 
-    Args:
-        tasks: The tasks.
-        listed: The numbers of listed chunks.
-        sketch: Makes the sketches of a task.
-        processes: The number of processes that read, in each of the runner's workers.
-        phase: The name of the pass in progress.
-        name: The end of the names of the steps.
-        kept_out: Whether the records are those of `--keep_out`.
+    `name` ends the names of the steps if the records are those of `--keep_out`.
     """
     found = (
         tasks
         | f"Sketch{name}" >> beam.ParDo(ReadTasks(phase, sketch, processes))
         | f"Pack{name}"
-        >> beam.FlatMap(_sketch_outputs, kept_out).with_outputs(_PROBES, _TALLY, main="keys")
+        >> beam.FlatMap(_sketch_outputs, bool(name)).with_outputs(_PROBES, _TALLY, main="keys")
     )
     counted = listed | f"CountListed{name}" >> beam.Map(_listed_tally)
     tallies = (found[_TALLY], counted) | f"AllListed{name}" >> beam.Flatten()
@@ -220,13 +212,7 @@ def _with_id(task: Task) -> tuple[str, Task]:
 
 
 class DropNear(beam.PTransform):
-    """(tasks, the numbers of their chunks) -> (tasks with the records to drop, the side input of one `NearTally`).
-
-    Args:
-        near: The rules for dropped records.
-        sketch: Makes the sketches of the records of a task.
-        processes: The number of processes that read, in each of the runner's workers.
-    """
+    """(tasks, the numbers of their chunks) -> (tasks with the records to drop, the side input of one `NearTally`)."""
 
     def __init__(self, near: NearRules, sketch: Callable[[Any], Sketched], processes: int) -> None:
         super().__init__()
@@ -249,7 +235,6 @@ class DropNear(beam.PTransform):
                     self._processes,
                     phase,
                     f"KeptOut{number}",
-                    kept_out=True,
                 )
             )
         pairs, tally = find_near(sketches, self._near)

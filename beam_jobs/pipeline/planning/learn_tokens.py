@@ -80,14 +80,7 @@ def _learn(
 
 
 class LearnTokenizer(beam.PTransform):
-    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file, in pieces.
-
-    Args:
-        learns: The rules for the tokenizer.
-        output: The dataset.
-        processes: The number of processes that read, in each of the runner's workers.
-        strata: The packed splits by label or by group.
-    """
+    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file, in pieces."""
 
     def __init__(
         self, learns: LearnSubwords, output: Output, processes: int, strata: Side[bytes]
@@ -120,12 +113,7 @@ class LearnTokenizer(beam.PTransform):
 
 
 class BuildVocabulary(beam.PTransform):
-    """PCollection of `WordCounts` -> one tuple of all tokens by id.
-
-    Args:
-        size: The largest number of ids, including the two reserved ones.
-        summary: The side input of the summary of all texts.
-    """
+    """PCollection of `WordCounts` -> one tuple of all tokens by id, at most `size`, including the two reserved ones."""
 
     def __init__(self, size: int, summary: AsSideInput) -> None:
         super().__init__()

@@ -56,7 +56,6 @@ class ListStep(WindowStep[Iterable[T]], Generic[T]):
         list_: Lists inputs together, given a pattern and a span.
         count: The number of inputs in a result of `list_`.
         outputs_of: Yields the outputs for a result of `list_`.
-        processes: The number of processes of the pool.
     """
 
     FOUND = "found"
@@ -139,13 +138,7 @@ class Listed(NamedTuple):
 
 
 class ListTasks(beam.PTransform):
-    """A pipeline -> `Listed`.
-
-    Args:
-        job: Defines the records.
-        processes: The number of processes that read, in each of the runner's workers.
-        phases: The names of the passes over all tasks in progress.
-    """
+    """A pipeline -> `Listed`."""
 
     def __init__(self, job: Job, processes: int, phases: Sequence[str] = ()) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.job import Job, LearnSchema, LearnSubwords, LearnWords, NearRules, file_job
-from beam_jobs.jobs.passes import FirstPassResult
+from beam_jobs.jobs.passes import FirstPassResult, Learned
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.planning.drop_near import DropNear
 from beam_jobs.pipeline.planning.learn_tokens import (
@@ -36,9 +36,7 @@ from beam_jobs.pipeline.planning.shards import (
     Measure,
     Planned,
     PlanShards,
-    Prepare,
     Side,
-    names_of_labels,
 )
 from beam_jobs.pipeline.planning.splits import plan_groups, plan_strata
 from beam_jobs.pipeline.steps import (
@@ -55,6 +53,7 @@ from beam_jobs.pipeline.steps import (
 from beam_jobs.plan.group_splits import GroupSizes
 from beam_jobs.plan.near_pairs import NearTally
 from beam_jobs.plan.strata import LabelHashes
+from beam_jobs.plan.summary import label_names_of
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import Task
 from readers.format.schema import Schema
@@ -62,7 +61,7 @@ from readers.format.schema import Schema
 Counted = LabelHashes | GroupSizes
 
 # The names of passes in progress.
-COUNTING, READING = "counting", "reading"
+COUNTING, READING, ENCODING = "counting", "reading", "encoding"
 
 # The tags of the outputs of the first pass, in addition to packed blocks of hashes.
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
@@ -120,10 +119,9 @@ class PlanRecords(beam.PTransform):
     Args:
         job: Defines the records.
         output: The dataset.
-        processes: The number of processes that read, in each of the runner's workers.
-        prepare: Makes the output directory ready for shards; None leaves it unchanged.
+        processes: The number of processes that read and encode, in each of the runner's workers.
         drops: The duplicates to drop, one entry for each search.
-        later: The names in progress of the passes over all tasks that follow the plan.
+        dry_run: Whether nothing is written, so that the output directory stays as it is.
     """
 
     def __init__(
@@ -131,44 +129,42 @@ class PlanRecords(beam.PTransform):
         job: Job,
         output: Output,
         processes: int,
-        prepare: Prepare | None = prepare,
-        later: Sequence[str] = (),
         drops: Sequence[NearRules] = (),
+        dry_run: bool = False,
     ) -> None:
         super().__init__()
-        self._given_tokenizer = job.tokenizer
-        self._job, self._output, self._processes = job.without_tokenizer(), output, processes
-        self._prepare, self._later, self._drops = prepare, later, drops
+        self._given_tokenizer, self._drops, self._dry_run = job.tokenizer, drops, dry_run
+        self.job, self.output, self.processes = job.without_tokenizer(), output, processes
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
-        job, output, files = self._job, self._output, file_job(self._job)
+        job, output, files = self.job, self.output, file_job(self.job)
         tallies: list[Side[NearTally]] = []
         strata: Side[bytes] = b""
         tokenizer: Side[str] = ""
         if files and self._phases()[0] == PLANNING:
-            parts, cut = cut_patterns(pipeline, job.inputs, self._processes)
+            parts, cut = cut_patterns(pipeline, job.inputs, self.processes)
             rules = SplitRules(output.placement)
-            first_pass = FileFirstPass(rules=rules, job=files, whole=True)
+            first_pass = FileFirstPass(rules=rules, job=files)
             # Files that need no earlier pass are read as they are listed.
             inputs = operator.attrgetter("summary.inputs")
-            step = ListStep(first_pass.read_listed, inputs, _outputs_of, self._processes)
+            step = ListStep(first_pass.read_listed, inputs, _outputs_of, self.processes)
             tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
             read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
             tasks, found = parts, read[step.FOUND]
         else:
-            listed = pipeline | "ListTasks" >> ListTasks(job, self._processes, self._phases())
+            listed = pipeline | "ListTasks" >> ListTasks(job, self.processes, self._phases())
             found, cut = listed.found, listed.cut
             tasks = listed.tasks
             for number, near in enumerate(self._drops, 1):
                 sketch = job.sketcher(near, SplitRules(output.placement))
-                drop = DropNear(near, sketch, self._processes)
+                drop = DropNear(near, sketch, self.processes)
                 tasks, tally = (tasks, found) | f"Drop{number}" >> drop
                 tallies.append(tally)
             strata = self._strata(tasks)
             tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
             has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
             spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
-            keys = beam.ParDo(_FirstPass(job, output, self._processes), strata, tokenizer)
+            keys = beam.ParDo(_FirstPass(job, output, self.processes), strata, tokenizer)
             read = spread | "ReadKeys" >> keys.with_outputs(
                 SUMMARY, REFERENCES, LEARNED, main="hashes"
             )
@@ -187,7 +183,7 @@ class PlanRecords(beam.PTransform):
             output,
             self._measure(),
             patterns=len(job.inputs.patterns),
-            prepare=self._prepare,
+            prepare=None if self._dry_run else prepare,
             passes=(output.placement, learns_from, strata, *tallies),
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
@@ -195,61 +191,54 @@ class PlanRecords(beam.PTransform):
             build = BuildVocabulary(job.learns.size, shards.summary)
             built = read[LEARNED] | "Vocabulary" >> build
             vocabulary = as_whole(built, "Vocabulary")
-        return Planned(
-            inputs=tasks,
-            hashes=read["hashes"],
-            shards=shards,
-            names=names_of_labels(pipeline, shards.summary, job.class_names, output.known_names),
-            schema=schema,
-            vocabulary=vocabulary,
-            tokenizer=tokenizer,
-            strata=strata,
-            references=read[REFERENCES],
-        )
+        known = output.append.names if output.append else None
+        classes = shards.summary, job.class_names, known
+        names = as_whole(once(pipeline, "LabelNames", label_names_of, *classes), "Names")
+        facts = schema, names, vocabulary, tokenizer, strata
+        learned = as_whole(once(pipeline, "Learned", Learned, *facts), "Learned")
+        return Planned(tasks, read["hashes"], shards, learned, read[REFERENCES])
 
     def _measure(self) -> Measure | None:
         """Measures sampled records whose sizes are not known yet, because they were not read."""
-        files, output = file_job(self._job), self._output
-        if not files:
-            return None
-        renamed, mapper = output.feature_names, output.mapper
-        loader = Loader(files, output.schema, feature_names=renamed, mapper=mapper)
-        return partial(_measure, loader=loader, processes=self._processes)
+        if files := file_job(self.job):
+            loader = Loader(files, self.output)
+            return partial(_measure, loader=loader, processes=self.processes)
+        return None
 
     def _phases(self) -> list[str]:
         """The names of the passes over all tasks in progress, in order."""
-        samples = isinstance(self._job.learns, LearnSubwords)
+        samples = isinstance(self.job.learns, LearnSubwords)
         return [
             *[near.phase for near in self._drops],
-            *[COUNTING] * self._output.placement.plans_splits,
+            *[COUNTING] * self.output.placement.plans_splits,
             *[SAMPLING] * samples,
-            PLANNING if self._job.whole_files else READING,
-            *self._later,
+            PLANNING if self.job.whole_files else READING,
+            *([ENCODING] if not (self.job.whole_files or self._dry_run) else []),
         ]
 
     def _strata(self, tasks: beam.PCollection) -> Side[bytes]:
         """The packed splits by group or by label; empty to use only hashes."""
-        placement = self._output.placement
+        placement = self.output.placement
         if not placement.plans_splits:
             return b""
-        if placement.deals_groups and self._output.append is not None:
-            return self._output.groups
+        if placement.deals_groups and self.output.append:
+            return self.output.append.groups
         count: Callable[[Task], Counted]
         if placement.deals_groups:
-            count = self._job.first_pass(GroupRules(placement), "skip").group_sizes
+            count = self.job.first_pass(GroupRules(placement), "skip").group_sizes
         else:
-            count = self._job.first_pass(SplitRules(placement), "skip").label_hashes
-        counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self._processes))
+            count = self.job.first_pass(SplitRules(placement), "skip").label_hashes
+        counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self.processes))
         plan = plan_groups if placement.deals_groups else plan_strata
         return as_whole(plan(counted, placement), "Splits")
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
         """The features of every record, as the job knows or learns them."""
-        learns = self._job.learns
-        if not isinstance(learns, LearnSchema) or self._output.mapper:
-            return self._output.schema
+        learns = self.job.learns
+        if not isinstance(learns, LearnSchema) or self.output.mapper:
+            return self.output.schema
         learned = read[LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
-        sides = AsMerged(learned, learns.empty), self._output.placement.split_features
+        sides = AsMerged(learned, learns.empty), self.output.placement.split_features
         return as_whole(once(learned.pipeline, "Schema", learns.schema_of, *sides), "Schema")
 
     def _tokenizer(self, inputs: tuple[beam.PCollection, ...], strata: Side[bytes]) -> Side[str]:
@@ -258,7 +247,7 @@ class PlanRecords(beam.PTransform):
             # A side input, because a value would be pickled into every step that takes it.
             given = inputs[0].pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])
             return as_whole(given, "Tokenizer")
-        if not isinstance(self._job.learns, LearnSubwords):
+        if not isinstance(self.job.learns, LearnSubwords):
             return ""
-        learn = LearnTokenizer(self._job.learns, self._output, self._processes, strata)
+        learn = LearnTokenizer(self.job.learns, self.output, self.processes, strata)
         return AsWhole(inputs | "LearnTokenizer" >> learn)

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsList, AsSideInput, TaggedOutput
+from apache_beam.pvalue import AsList, AsSideInput
 
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import loss_error
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.jobs.text.sample import check_training
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, as_whole, in_pieces, once
+from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, in_pieces, once
 from beam_jobs.plan.group_splits import check_planned
 from beam_jobs.plan.near_pairs import NearTally, check_near
 from beam_jobs.plan.placement import Placement
@@ -28,49 +29,37 @@ from beam_jobs.plan.shards import (
     pick_boundaries,
     wanted_hashes,
 )
-from beam_jobs.plan.summary import Summary, label_names_of
+from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import Block
-from beam_jobs.sources.labels import Names
+from beam_jobs.records.rejects import Reject
 from beam_jobs.writing.complete import Measure, Prepare, draft_of
-from readers.format.schema import Schema
 
 # The name of the counter of the bytes of all inputs, if each record is a file.
 INPUT_BYTES = "input_bytes"
 
 
-class _DraftPlan(beam.DoFn):
-    """Chooses the number of shards, and prepares the output before anything is written to it."""
-
-    MEASURED = "measured"
-
-    def __init__(
-        self, output: Output, measure: Measure | None, patterns: int, prepare: Prepare | None
-    ) -> None:
-        self._output, self._measure, self._patterns = output, measure, patterns
-        self._prepare = prepare
-
-    def process(
-        self,
-        _: Any,
-        summary: Summary,
-        listed: list[int] | None = None,
-        cut: Sequence[int] = (),
-    ) -> Iterator[Any]:
-        output = self._output
-        if listed is not None:
-            for what, found, expected in (
-                ("patterns to list", len(cut), self._patterns),
-                ("parts of patterns", len(listed), sum(cut)),
-                ("inputs that were listed", summary.inputs, sum(listed)),
-            ):
-                if found != expected:
-                    raise loss_error(what, found, expected)
-        if self._measure:
-            summary.check_sample()
-        draft, measured = draft_of(output, summary, self._measure, self._prepare)
-        Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
-        yield TaggedOutput(self.MEASURED, measured)
-        yield draft
+def _draft(
+    output: Output,
+    measure: Measure | None,
+    prepare: Prepare | None,
+    patterns: int,
+    summary: Summary,
+    listed: list[int] | None = None,
+    cut: Sequence[int] = (),
+) -> tuple[Draft, list[int | Reject]]:
+    """As `draft_of`, after a check that all inputs arrived: those in each part of a pattern, the parts of each."""
+    if listed is not None:
+        for what, found, expected in (
+            ("patterns to list", len(cut), patterns),
+            ("parts of patterns", len(listed), sum(cut)),
+            ("inputs that were listed", summary.inputs, sum(listed)),
+        ):
+            if found != expected:
+                raise loss_error(what, found, expected)
+    if measure:
+        summary.check_sample()
+    Metrics.counter("summary", INPUT_BYTES).inc(sum(split.bytes for split in summary.splits))
+    return draft_of(output, summary, measure, prepare)
 
 
 def _wanted_hashes(packed: bytes, draft: Draft) -> Iterator[tuple[int, bytes]]:
@@ -94,14 +83,7 @@ def check_passes(
     strata: bytes,
     *tallies: NearTally,
 ) -> None:
-    """Checks that all passes have read the same records.
-
-    Args:
-        summary: The summary of all records.
-        placement: The splits.
-        learns_from: The split from which tokens are learned; None without learned tokens.
-        strata: The packed splits by label or by group; empty to use hashes.
-        tallies: Counts of each search for duplicates.
+    """Checks that all passes have read the same records; tokens are learned from the split `learns_from`, if any.
 
     Raises:
         DataError: The runner lost or repeated some.
@@ -140,22 +122,14 @@ class Planned(NamedTuple):
         inputs: The elements to encode: tasks, or encoded records.
         hashes: Packed blocks with the hash of every record.
         shards: The plan of the shards.
-        names: Names of classes by feature.
-        schema: The features of every record.
-        vocabulary: All words by id; empty if the job counts none.
-        tokenizer: The text of the tokenizer file; empty if the job has none.
-        strata: The packed splits by label or by group; empty to use hashes.
+        learned: What is known of all records.
         references: Packed blocks of references; None if records are parts of files.
     """
 
     inputs: beam.PCollection
     hashes: beam.PCollection
     shards: PlannedShards
-    names: Side[Names]
-    schema: Side[Schema]
-    vocabulary: Side[tuple[bytes, ...]] = ()
-    tokenizer: Side[str] = ""
-    strata: Side[bytes] = b""
+    learned: Side[Learned]
     references: beam.PCollection | None = None
 
 
@@ -166,9 +140,7 @@ class PlanShards(beam.PTransform):
     that a runner loses are not noticed.
 
     Args:
-        output: The dataset.
         measure: Measures sampled records; None if the summaries have sizes already.
-        patterns: The number of patterns.
         prepare: Makes the output directory ready for shards; None leaves it unchanged.
         passes: The arguments of `check_passes` except the summary, with side inputs; None without an
             earlier pass.
@@ -193,12 +165,9 @@ class PlanShards(beam.PTransform):
         start = blocks.pipeline | "Once" >> beam.Create([None])
         if self._passes:
             start = once(start, "CheckPasses", check_passes, summary, *self._passes)
-        drafted = start | "Draft" >> beam.ParDo(
-            _DraftPlan(self._output, self._measure, self._patterns, self._prepare),
-            summary,
-            *map(AsList, listed),
-        ).with_outputs(_DraftPlan.MEASURED, main="draft")
-        draft = as_whole(drafted["draft"], "Draft")
+        how = self._output, self._measure, self._prepare, self._patterns
+        drafted = once(start, "Draft", _draft, *how, summary, *map(AsList, listed))
+        draft = as_whole(drafted | beam.Keys(), "Draft")
         boundaries = (
             blocks
             # Directly before a side input: a runner that loses elements which it hands over twice
@@ -209,11 +178,4 @@ class PlanShards(beam.PTransform):
             | "PickBoundaries" >> beam.Map(_pick_boundaries, draft)
         )
         plan = once(start, "Finish", _finish, draft, AsList(boundaries), summary, self._output)
-        return PlannedShards(in_pieces(plan, "Plan"), summary, drafted[_DraftPlan.MEASURED])
-
-
-def names_of_labels(
-    pipeline: beam.Pipeline, summary: AsSideInput, given: Names, known: Names | None
-) -> AsWhole:
-    """Names of classes by feature, from the summary; arguments as for `label_names_of`."""
-    return as_whole(once(pipeline, "LabelNames", label_names_of, summary, given, known), "Names")
+        return PlannedShards(in_pieces(plan, "Plan"), summary, drafted | beam.Values())

@@ -24,6 +24,7 @@ from beam_jobs.dataset.shard_writer import ShardWriter
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.file_shards import FileShards, Loader, Pieces
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.jobs.sensors.sensor_job import SensorJob
 from beam_jobs.pipeline import write_runs
 from beam_jobs.plan.placement import Placement, Splits
@@ -186,7 +187,7 @@ def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path)
         writer = write_runs._Write(output_of(tmp_path / "out"), 1, spool)
         writer.setup()
         writer.start_bundle()
-        given = writer.process((KEY, locators), plan_of(300).pack(), SCHEMA)
+        given = writer.process((KEY, locators), plan_of(300).pack(), Learned(SCHEMA, {}))
         (result,) = [*given, *(each.value for each in writer.finish_bundle())]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -398,7 +399,7 @@ def references_of(source: Path, seed: int = 0) -> list[bytes]:
 
 def loader_of(source: Path) -> Loader:
     job = SensorJob(Inputs.of([f"{source}/*/*.npy"]), Labels("parent")).with_schema()
-    return Loader(job, job.schema, {"label": ("a", "b", "c")})
+    return Loader(job, output_of(source, job.schema), {"label": ("a", "b", "c")})
 
 
 def write_files(
@@ -406,8 +407,8 @@ def write_files(
 ) -> tuple[ShardResult, Statistics]:
     pool = Pool(processes)
     records = sum(len(Block.unpack(block).hashes) for block in blocks)
-    output = output_of(directory, loader.schema)
-    shards = FileShards(output, plan_of(records).pack(), loader)
+    output = output_of(directory, loader.output.schema)
+    shards = FileShards(replace(loader, output=output), plan_of(records).pack())
     try:
         pieces = Pieces(pool, pickle.dumps(shards.piece), str(directory), 8)
         return shards.write(KEY, blocks, pieces if processes > 1 else None)
@@ -417,7 +418,7 @@ def write_files(
 
 def examples_of(loader: Loader, source: Path, bad: int = -1) -> list[tuple[int, bytes]]:
     """(hash, Example) of all files but one."""
-    encoder = Encoder(loader.schema)
+    encoder = Encoder(loader.output.schema)
     return [
         (hash_of(place), encoder.encode(loader.record(Source(key))))
         for place, key in enumerate(keys_of(source))
@@ -433,10 +434,10 @@ def test_files_are_written_in_the_order_of_their_hashes_by_any_number_of_process
     monkeypatch.setattr(ShardWriter, "record_bytes", record_bytes)
     blocks = references_of(source, processes)
     result, statistics = write_files(tmp_path, loader, blocks, processes)
-    check_shard(tmp_path, result, examples_of(loader, source), loader.schema)
-    alone = Statistics(loader.schema)
+    check_shard(tmp_path, result, examples_of(loader, source), loader.output.schema)
+    alone = Statistics(loader.output.schema)
     for key in keys_of(source):
-        alone.add([Encoder(loader.schema).check(loader.record(Source(key)))])
+        alone.add([Encoder(loader.output.schema).check(loader.record(Source(key)))])
     assert statistics.state() == alone.state()
 
 
@@ -449,7 +450,7 @@ def test_a_shard_with_a_bad_file_is_kept_with_its_statistics_and_no_file_is_open
     good = examples_of(loader, source, bad=3)
     blocks = references_of(source)
     first, figures = write_files(tmp_path, loader, blocks, 2)
-    check_shard(tmp_path, first, good, loader.schema)
+    check_shard(tmp_path, first, good, loader.output.schema)
     assert (first.rejected, first.first_reject.key, figures.records) == (1, keys[3], 29)
     before = written_at(tmp_path)
     blocks = references_of(source, 1)
@@ -481,7 +482,7 @@ def test_a_shard_of_other_files_is_written_under_a_second_name(tmp_path, source,
     result, _ = write_files(tmp_path, loader, references_of(source))
     assert not result.kept
     good = examples_of(loader, source)
-    check_shard(tmp_path, result, good, loader.schema, second_of(tmp_path))
+    check_shard(tmp_path, result, good, loader.output.schema, second_of(tmp_path))
 
 
 @pytest.mark.parametrize("figures", [None, {"records": 30, "features": {}}], ids=str)

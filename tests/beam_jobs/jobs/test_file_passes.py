@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from beam_jobs.cli.sensors import SensorFlags
 from beam_jobs.jobs import file_passes
-from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.images.annotations import ImageAnnotations
 from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.jobs.record import Record
@@ -35,6 +34,7 @@ from tests.support.passes import (
     decode,
     encode,
     find,
+    loader_of,
     second_pass,
     task_of,
 )
@@ -96,7 +96,7 @@ def test_files_members_and_packed_members_are_records_alike(tmp_path):
     assert not found.rejects and not written.rejects and not written.late
     assert found.records.keys() == written.frames.keys()
     assert len(written.frames) == 15
-    loader = Loader(job, job.schema, names)
+    loader = loader_of(job, names)
     for source in (s for p in job.inputs.patterns for s in job.sources(p) if not s.packed):
         assert (
             written.frames[source.key][1]
@@ -157,7 +157,7 @@ def test_every_reject_has_its_reason_and_its_stage(tmp_path):
     bad_name = b"bad\xff.png".decode("utf-8", "surrogateescape")
     (tmp_path / bad_name).write_bytes(png(1))
     (tmp_path / "y.tar").write_bytes(b"damaged")
-    job = image_job(tmp_path, "*", label="column:cls")
+    job = image_job(tmp_path, "*.png", "*.tar", "*.tar.gz", label="column:cls")
     found, written = find(job), encode(job, {"label": ()})
     assert found.rejects == written.rejects
     reasons = dict(found.rejects)

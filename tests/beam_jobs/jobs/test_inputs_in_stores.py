@@ -29,7 +29,7 @@ from readers.files import backoff
 from readers.format.tfrecord import frame
 from tests.support.archives import tarred, zipped
 from tests.support.images import encoded
-from tests.support.passes import ONE
+from tests.support.passes import ONE, loader_of
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ def loaded_by(loader: Loader, references: list[bytes]) -> Stretch:
 
 
 def loaded(job):
-    loader = Loader(job, job.schema)
+    loader = loader_of(job)
     references = list(map(pack_reference, listed(job)))
     return loaded_by(loader, references), loader.measure(references)
 
@@ -102,14 +102,14 @@ def test_small_files_of_a_store_are_read_with_one_request_each(store, tmp_path):
     job = images(store.upload(tmp_path / "in"))
     references = list(map(pack_reference, listed(job)))
     store.proxy.forget()
-    there = loaded_by(Loader(job, job.schema), references)
+    there = loaded_by(loader_of(job), references)
     for n in range(12):
         assert len(store.proxy.seen(f"{n:03d}.png")) == 1
     assert there.frames == here.frames
     assert there.lengths.tolist() == here.lengths.tolist()
     assert [(r.key, r.stage) for r in there.rejects] == [(r.key, r.stage) for r in here.rejects]
     assert [r.key for r in there.rejects] == ["bad.png", "gone.png"]
-    assert Loader(job, job.schema).measure(references)[:12] == sizes[:12]
+    assert loader_of(job).measure(references)[:12] == sizes[:12]
 
 
 def test_a_store_that_keeps_failing_ends_the_job_and_rejects_nothing(s3, tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_store_that_keeps_failing_ends_the_job_and_rejects_nothing(s3, tmp_pat
     references = list(map(pack_reference, listed(job)))
     s3.proxy.fault(503, "020.png")
     with pytest.raises(DataError, match=r"020\.png: the store keeps failing"):
-        loaded_by(Loader(job, job.schema), references)
+        loaded_by(loader_of(job), references)
 
 
 @pytest.mark.parametrize("archive", ["zip", "tar"])
@@ -137,8 +137,8 @@ def test_members_of_archives_are_read_by_ranges_of_their_size(store, tmp_path, a
     ]
     references = list(map(pack_reference, sources))
     store.proxy.forget()
-    found = loaded_by(Loader(there, there.schema), references)
-    assert found.frames == loaded_by(Loader(here, here.schema), references).frames
+    found = loaded_by(loader_of(there), references)
+    assert found.frames == loaded_by(loader_of(here), references).frames
     requests = store.proxy.seen()
     assert len(requests) == len(sources)
     if store.url.startswith("s3"):  # In Google's store, the emulator answers past the proxy.
@@ -179,10 +179,10 @@ def test_annotations_are_read_ahead_with_their_images(s3, tmp_path):
     assert first_pass.read(task).summary.labels["box_labels"]["cat"] == 10
     assert [len(s3.proxy.seen(end)) for end in ("xml", "png")] == [10, 0]
     s3.proxy.forget()
-    loader = Loader(there, there.schema, names)
+    loader = loader_of(there, names)
     found = loaded_by(loader, list(map(pack_reference, sources)))
     assert [len(s3.proxy.seen(end)) for end in ("xml", "png")] == [10, 10]
-    expected = Loader(here, here.schema, names)
+    expected = loader_of(here, names)
     assert found.frames == loaded_by(expected, list(map(pack_reference, listed(here)[:-1]))).frames
 
 

@@ -27,6 +27,7 @@ from beam_jobs.sources.source import Source, pack_reference, reference_key, unpa
 from readers.format.encode.records import Encoder
 from readers.format.schema import Feature, Schema
 from readers.format.tfrecord import frame
+from tests.support.passes import loader_of
 
 # File names hold any bytes but zero and the slash; a lone surrogate is a byte that is not UTF-8.
 file_keys = st.binary(min_size=1, max_size=60).map(
@@ -63,14 +64,14 @@ def write_sensors(root: Path) -> list[str]:
 
 def sensors(root: Path) -> Loader:
     job = SensorJob(Inputs.of([f"{root}/*/*"]), Labels("parent")).with_schema()
-    return Loader(job, job.schema, {"label": ("rest", "walk")})
+    return loader_of(job, {"label": ("rest", "walk")})
 
 
 def loaded_by(loader: Loader, references: list[bytes]) -> tuple[Stretch, Statistics]:
     """What is loaded if the hash of each record is its number."""
     encoder = loader.encoder()
     loaded = loader.load(encoder, np.arange(len(references), dtype=np.uint64), references)
-    return loaded, dict(encoder.statistics()).get(0, Statistics(loader.schema))
+    return loaded, dict(encoder.statistics()).get(0, Statistics(loader.output.schema))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_ord
         for key in order
         if key not in reasons
     ]
-    expected = [frame(Encoder(loader.schema).encode(record)) for record in records]
+    expected = [frame(Encoder(loader.output.schema).encode(record)) for record in records]
     assert found.frames == b"".join(expected)
     assert found.lengths.dtype == np.int64
     assert found.lengths.tolist() == [len(framed) for framed in expected]
@@ -102,9 +103,9 @@ def test_loading_many_gives_the_same_as_encoding_one_by_one_in_the_requested_ord
     assert found.hashes.tolist() == good
     rows = [struct.pack("<qI", record["label"], len(record["signal"])) for record in records]
     assert found.rows == b"".join(rows)
-    statistics = Statistics(loader.schema)
+    statistics = Statistics(loader.output.schema)
     for record in records:
-        statistics.add([Encoder(loader.schema).check(record)])
+        statistics.add([Encoder(loader.output.schema).check(record)])
     assert counted.state() == statistics.state()
     assert [reject.key for reject in found.rejects] == [key for key in order if key in reasons]
     for reject in found.rejects:
@@ -125,12 +126,12 @@ def test_a_file_whose_name_is_not_utf_8_is_a_reject(tmp_path):
 def test_labels_are_numbers_or_the_indices_of_their_names(recordings):
     root, keys = recordings
     job = sensors(root).job
-    loader = Loader(job, job.schema, {"label": ("other", "rest", "walk")})
+    loader = loader_of(job, {"label": ("other", "rest", "walk")})
     assert loader.record(Source(keys[0]))["label"] == 2
     assert loader.record(Source(keys[1]))["label"] == 1
     (root / "10").mkdir(exist_ok=True)
     np.save(root / "10/a.npy", np.ones((1, 3), np.float32))
-    assert Loader(job, job.schema, {}).record(Source("10/a.npy"))["label"] == 10
+    assert loader_of(job, {}).record(Source("10/a.npy"))["label"] == 10
     (root / "10/a.npy").unlink()
 
 
@@ -161,7 +162,7 @@ class OddJob:
 
 
 def odd() -> Loader:
-    return Loader(OddJob(), OddJob.schema)
+    return loader_of(OddJob())
 
 
 def test_a_record_that_does_not_fit_the_schema_is_a_reject_of_another_stage():
@@ -248,5 +249,5 @@ def test_shards_are_written_in_pieces_where_whole_ones_leave_processes_idle(
     splits, processes, expected
 ):
     planned = (SplitPlan(n, 0, 9, shards, np.empty(0, np.uint64)) for n, shards in splits)
-    shards = FileShards(None, Plan(tuple(planned)).pack(), None)
+    shards = FileShards(None, Plan(tuple(planned)).pack())
     assert shards.piece_records(processes) == expected

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.cli.reshard import ReshardedDatasetFlags
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import JobError, UsageError
-from beam_jobs.jobs.passes import EncodingPlan
+from beam_jobs.jobs.passes import EncodingPlan, Learned
 from beam_jobs.jobs.reshard.example_passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.examples import single_values
 from beam_jobs.jobs.reshard.manifests import InputSplits, manifests_in, read_schema, splits_of
@@ -82,9 +83,8 @@ def first(job, rules=None):
 def second(job, schema, rules=None):
     """The (key, frame) pairs, rejects, late rejects and statistics of the second pass."""
     plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
-    encoding = EncodingPlan(
-        rules=rules or rules_of(), schema=schema, names={}, shard_plan=plan, runs=Kept()
-    )
+    output = Output("", schema, (rules or rules_of()).placement, (0,))
+    encoding = EncodingPlan(output, Learned(schema, {}), plan, Kept())
     passed = ReshardSecondPass(encoding, job)
     counter = passed.counter()
     frames, rejects, late = [], [], []

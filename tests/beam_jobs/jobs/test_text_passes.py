@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.near import Near
-from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult
+from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, Learned
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import text_reader as reading
 from beam_jobs.jobs.text.lines import numbered_chunks
@@ -90,15 +91,9 @@ def first_pass(reader: TextJob, rules: SplitRules, task: Task) -> FirstPassResul
 def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> list[Block]:
     every = len(rules.placement.splits.names)
     plan = Plan(tuple(SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64)) for _ in range(every)))
-    encoding = EncodingPlan(
-        rules=rules,
-        schema=reader.schema,
-        names={"label": names},
-        shard_plan=plan.pack(),
-        runs=(kept := Kept()),
-        vocabulary=VOCABULARY,
-        tokenizer=BPE,
-    )
+    output, kept = Output("", reader.schema, rules.placement, (0,)), Kept()
+    learned = Learned(reader.schema, {"label": names}, VOCABULARY, BPE, rules.strata)
+    encoding = EncodingPlan(output, learned, plan.pack(), kept)
     assert TextSecondPass(encoding, reader).encode(task)[0] == []
     return kept.blocks
 

@@ -22,6 +22,7 @@ from beam_jobs.cli.report import format_findings, next_step
 from beam_jobs.cli.run import survey_job
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.dry_run import (
     Findings,
     SplitSurvey,
@@ -74,7 +75,7 @@ def test_findings_are_counted_from_the_plan_and_the_summary():
     splits = Splits.parse("train=0.5,val=0.5")
     output = Output("", SCHEMA, Placement(0, splits), (0, 0), feature_names={"x": "signal"})
     measured = [100, reject("z"), 90, reject("b")]
-    assert findings_of(output, plan, summary, measured, SCHEMA) == Findings(
+    assert findings_of(output, plan, summary, measured, Learned(SCHEMA, {})) == Findings(
         (SplitSurvey("train", 7, 1, 700, 3, 0), SplitSurvey("val", 5, 1, 35, 1, 4)),
         {"label": {"a": 6, "b": 1}, "box_labels": {"box": 2}},
         (reject("r"), reject("u0"), reject("u1"), reject("u2")),

@@ -14,7 +14,7 @@ from beam_jobs.columns import Ragged
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError, find_job_error
-from beam_jobs.pipeline.planning.shards import PlanShards, _DraftPlan
+from beam_jobs.pipeline.planning.shards import PlanShards, _draft
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.plan.shards import Plan, shard_sizes
 from beam_jobs.plan.summary import SAMPLE, SampledRecord, Summary
@@ -165,21 +165,20 @@ def test_lost_inputs_are_noticed_before_the_output_is_touched(tmp_path):
     summary.inputs = 3
     summary.add_block(Block(np.arange(3, dtype=np.uint64), np.zeros(3, np.uint8), [b""] * 3))
     with pytest.raises(DataError, match="inputs that were listed: 3 of 4 arrived"):
-        next(_DraftPlan(output, None, 2, prepare).process(None, summary, [2, 2], [1, 1]))
+        _draft(output, None, prepare, 2, summary, [2, 2], [1, 1])
     for listed, cut, what in (
         ([1, 1, 1], [2], "patterns to list: 1 of 2"),
         ([1, 1, 1], [2, 2], "parts of patterns: 3 of 4"),
         ([3], [1, 1, 1], "patterns to list: 3 of 2"),
     ):
         with pytest.raises(DataError, match=f"lost or repeated {what} arrived"):
-            next(_DraftPlan(output, None, 2, prepare).process(None, summary, listed, cut))
+            _draft(output, None, prepare, 2, summary, listed, cut)
     assert not (tmp_path / "out").exists()
     folder = tmp_path / "out" / output.folder(summary)
     for prepares in (None, prepare):
-        drafting = _DraftPlan(output, None, 2, prepares)
-        measured, draft = drafting.process(None, summary, [2, 1], [1, 1])
-        _, again = _DraftPlan(output, None, 2, None).process(None, summary, [2, 0, 1], [1, 2])
+        draft, measured = _draft(output, None, prepares, 2, summary, [2, 1], [1, 1])
+        again, _ = _draft(output, None, None, 2, summary, [2, 0, 1], [1, 2])
         assert [split.shards for split in again.splits] == [2]
-        assert (measured.tag, measured.value) == (_DraftPlan.MEASURED, [])
+        assert measured == []
         assert [split.shards for split in draft.splits] == [2]
         assert folder.is_dir() == bool(prepares)

@@ -18,6 +18,7 @@ from beam_jobs.dataset.reconcile import reconcile
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import check_records
 from beam_jobs.errors import named_as_arguments
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.blocks import frame_checksums, frame_lengths, pack_reject, unpack_reject
@@ -300,8 +301,9 @@ def statistics_of(count):
 def commit_of(output, results, changed, count, vocabulary=()):
     """The commit of a job without class names."""
     statistics, summary = statistics_of(count), Summary.empty(1)
+    learned = Learned(SCHEMA, {}, vocabulary)
     return commit.commit_dataset(
-        output, summary, PLAN.pack(), results, changed, statistics, {}, SCHEMA, vocabulary
+        output, learned, summary, PLAN.pack(), statistics, results, changed
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import readers
 from beam_jobs import DataError, UsageError, write
+from beam_jobs.__main__ import main
 from beam_jobs.dataset import generations
 from beam_jobs.writing import append
 from readers.format.index import HASH, HASH_LOW
@@ -242,6 +243,35 @@ def test_a_killed_append_leaves_a_whole_dataset_and_the_next_one_ends_it(
     add(here, ["c", "d"], 1, append=True, existing="replace")
     assert all_numbers(here) == all_numbers(whole)
     assert (here / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
+
+
+def test_a_line_says_what_was_added(tmp_path):
+    first = add(tmp_path, ["a", "b", "c"], splits={"train": 1})
+    how = {"splits": {"train": 1}, "append": True}
+    second = add(tmp_path, ["b", "d", "e"], existing="skip", **how)
+    line = "added 2 records to train in generation 2; skipped 1 existing key"
+    assert append.added_line(first, second, drops=False) == line
+    third = add(tmp_path, ["a", "f"], existing="replace", **how)
+    line = "added 2 records to train in generation 3; replaced 1 existing key"
+    assert append.added_line(second, third, drops=False) == line
+
+
+def test_a_dataset_with_added_features_or_a_part_says_what_comes_first(tmp_path):
+    add(tmp_path / "d", ["a", "b"], splits={"train": 1})
+    table = tmp_path / "t.csv"
+    table.write_text("key,y\na,1\nb,2\n")
+    columns = ["columns", str(tmp_path / "d"), "--name", "more", "--table", str(table)]
+    assert main([*columns, "--key", "key", "--extra_features", "y:int64"]) == 0
+    how = {"splits": {"train": 1}, "append": True}
+    with pytest.raises(UsageError, match=r"columns .*/d --drop more\), append, and add them again"):
+        add(tmp_path / "d", ["c"], **how)
+    assert main(["columns", str(tmp_path / "d"), "--drop", "more"]) == 0
+    add(tmp_path / "d", ["c"], **how)
+    assert main(["select", str(tmp_path / "d"), "--key", "a", "--output", str(tmp_path / "s")]) == 0
+    with pytest.raises(
+        UsageError, match=r"is a part of a dataset: run beam-shards compact .*/s first"
+    ):
+        add(tmp_path / "s", ["e"], **how)
 
 
 def test_new_classes_get_the_next_ids(tmp_path):
