@@ -83,8 +83,10 @@ class Errors:
                 f"{path}: it may not be read ({answer}); check the credentials and their permissions"
             )
         if status in (401, 403):
-            what = "rejects the credentials" if status == 401 else "denies access"
-            return self.refused(f"{path}: the store {what} ({answer}): {self.how_to_sign_in()}")
+            what = (
+                "the store rejects the credentials" if status == 401 else "the store denies access"
+            )
+            return self.refused(f"{path}: {what} ({answer}): {self.how_to_sign_in()}")
         if may_pass(status):
             return self.failing(path, answer)
         return self.refused(f"{path}: the store rejects the request ({answer})")
