@@ -19,6 +19,7 @@ from beam_jobs.dataset.changes import Change
 from beam_jobs.dataset.generations import IN_PLACE, commit, finish_interrupted, state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import not_writable, resolve
+from beam_jobs.engines.memory import keep_freed
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.reshard.in_place import INDEXING, index_file, learned_from
@@ -84,6 +85,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         raise UsageError(f"--output {directory}: a dataset of other files or flags is here already")
     try:
         if manifest is None:
+            keep_freed()  # A page fault for each page of each batch took a seventh of the time.
             with contextlib.closing(Pool(min(processors(), len(files)), _PRELOADED)) as pool:
                 known = given or Manifest(_learned(pool, files), {})
                 names: dict[str, Any] = {

@@ -28,6 +28,9 @@ _FLOAT64_EXACT = 1 << 53
 # The square of this, and a sum of 2**32 numbers up to this, are in int64.
 _INT32_EXACT = (1 << 31) - 1
 
+# The products of the two halves of numbers up to this are in int64.
+_INT63_EXACT = 1 << 62
+
 # Between these, a product of two values and a count is a float64, and so is its rounding error.
 _SMALLEST, _LARGEST = 1e-100, 1e100
 
@@ -196,6 +199,9 @@ def _sums(joined: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
     [channels, m].
     """
     columns = _columns(joined)
+    if len(joined) == len(sizes):
+        nothing = columns - columns  # NaN if the value is not finite.
+        return columns, columns, nothing, nothing
     values, lengths = columns.reshape(-1), np.tile(sizes, len(columns))
     starts = np.cumsum(lengths) - lengths
     lows, highs = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
@@ -278,11 +284,19 @@ def sums_of_integers(flat: np.ndarray) -> tuple[int, int]:
         return int(wide.sum()), int(np.einsum("i,i->", wide, wide))
     if largest <= _INT32_EXACT:
         wide = flat.astype(np.int64)
-        squared = np.square(wide)
-        high, low = squared >> 31, squared & _INT32_EXACT
-        return int(wide.sum()), (int(high.sum()) << 31) + int(low.sum())
+        return int(wide.sum()), _sum_of(np.square(wide))
+    if largest <= _INT63_EXACT:
+        wide = flat.astype(np.int64)
+        high, low = wide >> 31, wide & _INT32_EXACT
+        squares = (_sum_of(high * high) << 62) + (_sum_of(high * low) << 32) + _sum_of(low * low)
+        return _sum_of(wide), squares
     items = flat.tolist()
     return sum(items), sum(item * item for item in items)
+
+
+def _sum_of(wide: np.ndarray) -> int:
+    """The sum of int64 [n], n up to 2**31."""
+    return (int((wide >> 31).sum()) << 31) + int((wide & _INT32_EXACT).sum())
 
 
 def sums_of_bytes(flat: np.ndarray, channels: int) -> list[tuple[int, int]]:
@@ -361,9 +375,9 @@ def moved_sums(
     columns = (sizes.astype(np.float64), lows, totals, squares)
     counts, usual, above, square = (np.where(ordinary, column, 0) for column in columns)
     linear = _product(counts, usual)
-    total = sums_exactly(np.concatenate([*linear, above], axis=1))
-    parts = [part for factor in (*linear, 2 * above) for part in _product(usual, factor)]
-    moved = sums_exactly(np.concatenate([*parts, square], axis=1))
+    total = _sum_of_all(*linear, above)
+    factors = [factor for factor in (*linear, 2 * above) if factor.any()]
+    moved = _sum_of_all(square, *(part for one in factors for part in _product(usual, one)))
     odd = (column[~ordinary].tolist() for column in (sizes, lows, totals, squares))
     for channel, size, low, rest_above, rest in zip(
         np.nonzero(~ordinary)[0].tolist(), *odd, strict=True
@@ -372,6 +386,13 @@ def moved_sums(
         total[channel] += size * base + linear_rest
         moved[channel] += (base * (size * base + 2 * linear_rest) >> UNIT_BITS) + exact(rest)
     return list(zip(total, moved, strict=True))
+
+
+def _sum_of_all(first: np.ndarray, *others: np.ndarray) -> list[int]:
+    """The sums of each row of some arrays together, as from `sums_exactly`."""
+    # Often most are zeros, as the rounding errors of float32.
+    rest = [other for other in others if other.any()]
+    return sums_exactly(np.concatenate([first, *rest], axis=1))
 
 
 def _is_ordinary(values: np.ndarray) -> np.ndarray:

@@ -63,20 +63,23 @@ class FeatureStatistics:
         counted: Counter[int] | None = Counter() if "values" in value else None
         return cls([Numbers() for _ in range(channels_of(feature))], {}, counted)
 
-    def _add_lengths(self, name: str, lengths: list[int] | np.ndarray) -> None:
-        self.lengths.setdefault(name, Numbers()).add([np.array(lengths, np.int64)])
+    def _add_lengths(self, name: str, lengths: np.ndarray) -> None:
+        self.lengths.setdefault(name, Numbers()).add_integers(lengths)
+
+    def _add_lengths_of(self, name: str, values: Sequence[Any]) -> None:
+        self._add_lengths(name, np.fromiter(map(len, values), np.int64, len(values)))
 
     def add(self, feature: Feature, values: Sequence[Any]) -> None:
         """Adds the values of many records, from `Encoder.check`."""
         self.records += len(values)
         if feature.codec.is_bytes:
-            self._add_lengths("bytes", [len(value) for value in values])
+            self._add_lengths_of("bytes", values)
         elif feature.is_sequence:
-            self._add_lengths("0", [len(value) for value in values])
+            self._add_lengths_of("0", values)
             self.channels[0].add([array for value in values for array in value])
         elif feature.dtype == "string":
             texts = (string_values(np.asarray(value, object)) for value in values)
-            self._add_lengths("bytes", [len(text) for some in texts for text in some])
+            self._add_lengths_of("bytes", [text for some in texts for text in some])
         elif feature.is_integer:
             self._add_numbers(
                 feature, np.array(values, np.int64), np.empty((len(values), 0), np.int64)

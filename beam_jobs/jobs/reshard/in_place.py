@@ -51,8 +51,8 @@ def index_file(
     fit = RecordFit(schema, lambda _: True, learned)
     statistics = Statistics({name: feature for name, feature in schema.items() if not feature.step})
     hashes = dict.fromkeys((HASH, HASH_LOW) if has_keys(schema) else (), np.dtype("<u4"))
-    parts = {n: [np.empty(0, dtype)] for n, dtype in {**hashes, **numbers_of(schema)}.items()}
-    lengths, crc = [np.empty(0, np.int64)], 0
+    dtypes, crc = {**hashes, **numbers_of(schema)}, 0
+    parts = [Index(np.empty(0, np.int64), {n: np.empty(0, dtype) for n, dtype in dtypes.items()})]
     for batch in _batches(path):
         starts, stops = batch.spans
         columns, _, errors = fit.check(batch.data, starts, stops)
@@ -63,20 +63,18 @@ def index_file(
                 f"{where}: {errors[row]}; or {_RESHARD} the records that fit, and lists the others"
             )
         statistics.add_decoded(len(starts), columns)
-        for section, numbers in parts.items():
-            numbers.append(_numbers(section, schema, columns).astype(numbers[0].dtype))
-        lengths.append(batch.lengths)
+        numbers = {n: _numbers(n, schema, columns).astype(dtype) for n, dtype in dtypes.items()}
+        parts.append(Index(batch.lengths, numbers))
         size = int(batch.lengths.sum())
         crc = google_crc32c.extend(crc, batch.data[:size])
         progress.advance(INDEXING, size)
-    sections = {section: np.concatenate(numbers) for section, numbers in parts.items()}
-    index = Index(np.concatenate(lengths), sections)
+    index = Index.join(parts)
     data = index.to_bytes()
     # With the checksum, because the file may have changed since an interrupted run.
     index_path = f"{prefix}-{crc:08x}.tfrecord.index"
     change.write(index_path, data)
     sizes = len(index.lengths), int(index.lengths.sum()), crc, len(data), head_crc32c(data)
-    smallest = int(sections[HASH].min(initial=(1 << 32) - 1)) if HASH in sections else 0
+    smallest = int(index.sections[HASH].min(initial=(1 << 32) - 1)) if HASH in dtypes else 0
     return Shard(listed, *sizes, smallest, index_path), statistics
 
 

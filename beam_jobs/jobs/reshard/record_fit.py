@@ -172,8 +172,8 @@ class RecordFit:
 
     def check(
         self, data: np.ndarray, starts: np.ndarray, stops: np.ndarray
-    ) -> tuple[dict[str, FeatureColumn], list[int], dict[int, str]]:
-        """The columns of the records that can be decoded, their rows, and why some records do not fit, by row.
+    ) -> tuple[dict[str, FeatureColumn], np.ndarray, dict[int, str]]:
+        """The columns of the records that can be decoded, their rows, int64 [n], and why some records do not fit, by row.
 
         Args:
             data: uint8 [n], the records with their framing.
@@ -181,15 +181,18 @@ class RecordFit:
         """
         frames = starts - HEADER_BYTES, stops + FOOTER_BYTES
         columns, errors, alike = self._decoder.decode(data, *frames)
-        rows = np.arange(len(starts))
-        good = np.setdiff1d(rows, list(errors)).tolist() if errors else rows.tolist()
+        good = np.delete(np.arange(len(starts)), list(errors))
 
         def record(row: int) -> memoryview:
             return data.data[int(starts[row]) : int(stops[row])]
 
         doubtful = set(errors)
         for name, feature in self._looked_at.items():
-            pairs = zip(good, columns[name].arrays(), strict=True)
+            # No text can continue behind a NUL, so all of them are checked at once.
+            is_one_text = feature.codec.is_text and not feature.step
+            if is_one_text and is_utf8(b"\0".join(columns[name].flat().tolist())):
+                continue
+            pairs = zip(good.tolist(), columns[name].arrays(), strict=True)
             doubtful |= {row for row, value in pairs if value_error(feature, value)}
         # One record shows the names of those of one form.
         odd = np.setdiff1d(good, alike).tolist() if len(alike) < len(good) else []

@@ -14,6 +14,7 @@ import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.storage.limits import exceeds
+from readers.format.compiled.library import find_frames
 from readers.format.tfrecord import (
     FOOTER_BYTES,
     FRAME_BYTES,
@@ -175,18 +176,14 @@ def frames_of(data: np.ndarray, limit: int) -> tuple[np.ndarray, int, str]:
         Their lengths, int64 [B]; the length of the frame after them, 0 if unknown; and the error in
         that frame's header, if any.
     """
-    lengths, at, octets, known = list[int](), 0, data.tobytes(), dict[bytes, int]()
-    while at + HEADER_BYTES <= len(data):
-        header = octets[at : at + HEADER_BYTES]
-        if (frame := known.get(header, 0)) == 0:
-            if wrong := header_error(header, limit):
-                return np.array(lengths, np.int64), 0, wrong
-            frame = known[header] = FRAME_BYTES + int(_LENGTH.unpack_from(header)[0])
-        at += frame
-        if at > len(data):
-            return np.array(lengths, np.int64), frame, ""
-        lengths.append(frame)
-    return np.array(lengths, np.int64), 0, ""
+    room = np.empty(len(data) // FRAME_BYTES, np.int64)
+    lengths = room[: find_frames(data, limit, room)].copy()
+    header = data[int(lengths.sum()) :][:HEADER_BYTES].tobytes()
+    if len(header) < HEADER_BYTES:
+        return lengths, 0, ""
+    if wrong := header_error(header, limit):
+        return lengths, 0, wrong
+    return lengths, FRAME_BYTES + int(_LENGTH.unpack_from(header)[0]), ""
 
 
 @functools.lru_cache(4096)

@@ -43,7 +43,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* Increased with each change of the interface that library.py calls. */
-enum { VERSION = 13 };
+enum { VERSION = 14 };
 
 enum { HEADER = 12, FOOTER = 4, FRAME = 16 };
 
@@ -492,6 +492,21 @@ EXPORT int64_t readers_rows(const uint8_t *const *records, const int64_t *sizes,
     do_rows(&task);
     while (count) pthread_join(started[--count], NULL);
     return task.refused_n;
+}
+
+/* Finds the frames that some bytes begin with: up to the first whose header is damaged or states more than `most` bytes,
+ * or that is cut off. Returns their number; `lengths` [size / FRAME] gets their sizes. */
+EXPORT int64_t readers_frames(const uint8_t *data, int64_t size, int64_t most, int64_t *lengths) {
+    int64_t n = 0;
+    for (int64_t left = size; left >= FRAME; n++) {
+        const uint64_t length = word_at(data);
+        if (length > (uint64_t)most || length > (uint64_t)(left - FRAME) ||
+            masked(crc_of(~0u, data, 8)) != stored(data + 8))
+            break;
+        lengths[n] = (int64_t)length + FRAME;
+        data += lengths[n], left -= lengths[n];
+    }
+    return n;
 }
 
 static const int64_t MOST_ROW = INT64_MAX;

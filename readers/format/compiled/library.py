@@ -16,13 +16,14 @@ SKIPPED, BYTES, HEADED, TENSOR, INTEGERS, SHAPE = range(6)
 WALK, FILL, CHECK = 1, 2, 4
 
 # The version of this interface, `VERSION` in `kernel.c`.
-_VERSION = 13
+_VERSION = 14
 
 _POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 _ARGUMENTS = {
     "version": [],
     "rows": [_POINTER, _POINTER, _NUMBER, _POINTER, *[_NUMBER] * 3, _POINTER],
+    "frames": [_POINTER, _NUMBER, _NUMBER, _POINTER],
     "lay_out": [_POINTER, _NUMBER, _POINTER, _NUMBER, _NUMBER],
     "locate": [_POINTER, _NUMBER, *[_POINTER] * 3, *[_NUMBER] * 4, _POINTER, _POINTER],
     "permute": [_POINTER, _NUMBER, *[_POINTER] * 4],
@@ -116,6 +117,16 @@ def intact(records: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     except RefusedRecords as refused:
         return refused.good
     return np.ones(len(records), bool)
+
+
+def find_frames(data: np.ndarray, most: int, sizes: np.ndarray) -> int:
+    """Finds the frames that some bytes, uint8 [n], begin with; returns their number, and stores their sizes, int64 [n / 16].
+
+    It stops at the first frame whose header is damaged, whose record has more than `most` bytes, or that is cut off.
+    Checksums of records are not compared.
+    """
+    found: int = LIBRARY.readers_frames(address(data), len(data), most, address(sizes))
+    return found
 
 
 def lay_out(fields: np.ndarray, bounds: np.ndarray, most_padded: int) -> None:
