@@ -283,19 +283,18 @@ def sums_of_integers(flat: np.ndarray) -> tuple[int, int]:
         wide = flat.astype(np.float64)
         return int(wide.sum()), int(np.einsum("i,i->", wide, wide))
     if largest <= _INT32_EXACT:
-        wide = flat.astype(np.int64)
-        return int(wide.sum()), _sum_of(np.square(wide))
+        return _sum_of(flat.astype(np.int64)), _sum_of(np.square(flat, dtype=np.int64))
     if largest <= _INT63_EXACT:
-        wide = flat.astype(np.int64)
-        high, low = wide >> 31, wide & _INT32_EXACT
+        whole: np.ndarray = flat.astype(np.int64)
+        high, low = whole >> 31, whole & _INT32_EXACT
         squares = (_sum_of(high * high) << 62) + (_sum_of(high * low) << 32) + _sum_of(low * low)
-        return _sum_of(wide), squares
+        return _sum_of(whole), squares
     items = flat.tolist()
     return sum(items), sum(item * item for item in items)
 
 
 def _sum_of(wide: np.ndarray) -> int:
-    """The sum of int64 [n], n up to 2**31."""
+    """The sum of integers up to 2**62, int64 [n], n up to 2**31."""
     return (int((wide >> 31).sum()) << 31) + int((wide & _INT32_EXACT).sum())
 
 

@@ -162,6 +162,10 @@ def cut(path, size):
     path.write_bytes(path.read_bytes()[:size])
 
 
+def keyed(key):
+    return example(key=key, label=0, x=[0.5, 1.0], big=1)
+
+
 GRAIN = Path(grain.__file__).parent / "_src/python/testdata/morris_sequence_first_5.tfrecord"
 SIZES = [len(FORMS["plain"](n)) + 16 for n in range(12)]
 FIRST = SIZES[5]
@@ -180,6 +184,10 @@ DAMAGES = {
     "kind": (
         lambda p: write_plain(p, [FORMS["plain"](5)] * 600 + [example(key="a", label=1.5)]),
         rf"record 600 at byte {600 * FIRST:,}: feature 'big' is missing.*schema.*reshard",
+    ),
+    "a letter in two texts": (
+        lambda p: write_plain(p, [FORMS["plain"](5)] * 600 + [keyed(b"\xc3"), keyed(b"\xa9")]),
+        rf"record 600 at byte {600 * FIRST:,}: feature 'key' .*expected UTF-8",
     ),
 }
 

@@ -218,7 +218,7 @@ def test_a_long_record_is_summed_in_memory_of_bounded_size(monkeypatch, dtype, v
     assert found.channels[1].count == 100_000
 
 
-@pytest.mark.parametrize("top", [1 << 20, 3_000_000_000, 2**62])
+@pytest.mark.parametrize("top", [1 << 20, 2**31, 3_000_000_000, 2**62, 2**63 - 1])
 def test_sums_of_many_integers_are_exact_beyond_what_a_float_holds(top):
     array = np.random.default_rng(top).integers(top // 2, top, 9_999) | 1
     numbers = numbers_of(array)
