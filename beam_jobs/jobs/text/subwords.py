@@ -127,10 +127,6 @@ class Subwords:
         """One more than the largest id: the number of rows that an embedding needs."""
         return 1 + max(self._whole.get_vocab().values(), default=-1)
 
-    def __call__(self, text: bytes) -> np.ndarray:
-        """The ids of one text; see `encode_all`."""
-        return self.encode_all([text])[0]
-
     def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
         """The ids of each text, int64 [n], as `tokenizers` returns them in `encode(text).ids`.
 

@@ -171,40 +171,46 @@ class TextFields:
             data: Its bytes in UTF-8; None if they are more than `MAX_LINE_BYTES`.
             file: Its file, with its label.
         """
-        if data is None or len(data) > MAX_LINE_BYTES:
-            return Text.of_error(key, f"longer than {MAX_LINE_BYTES >> 20} MiB", file.label)
-        if self.more_fields:
-            error = f"plain text has no fields, such as {self.text_field!r}"
-            return Text.of_error(key, error, file.label)
         try:
+            if data is None or len(data) > MAX_LINE_BYTES:
+                raise RejectError(f"longer than {MAX_LINE_BYTES >> 20} MiB")
+            if self.more_fields:
+                raise RejectError(f"plain text has no fields, such as {self.text_field!r}")
             return self._text(key, (data.decode(),), {}, file)
-        except UnicodeDecodeError as reason:
-            return Text.of_error(
-                key, not_decodable(self.inputs.dialect.encoding, reason), file.label
-            )
+        except UnicodeDecodeError as error:
+            reason = not_decodable(self.inputs.dialect.encoding, error)
+            return Text.of_error(key, reason, file.label)
+        except RejectError as error:
+            return Text.of_error(key, error, file.label)
 
     def row_text(self, row: Row, file: Source) -> Text:
         """The text of a row of a table, or of an object of JSON, in a file with its label."""
         key = f"{file.key}#{row.number}" if row.number else file.key
-        if row.values is None:
-            return Text.of_error(key, row.error, file.label)
-        if self.key_column:
-            try:
+        try:
+            if row.values is None:
+                raise RejectError(row.error)
+            if self.key_column:
                 key = column_text(row.values, self.key_column)
-            except RejectError as reason:
-                return Text.of_error(key, reason, file.label)
+            return self._text(key, self._texts_in(row.values), row.values, file)
+        except RejectError as error:
+            return Text.of_error(key, error, file.label)
+
+    def _texts_in(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """The texts of `text_field` and of `more_fields`."""
         fields = (self.text_field, *self.more_fields)
-        found = values_at(row.values, fields)
+        found = values_at(row, fields)
         texts = tuple(text for text in found.values() if isinstance(text, str))
         if len(texts) == len(fields):
-            return self._text(key, texts, row.values, file)
-        known = ", ".join(names_in(row.values)) or "no fields"
+            return texts
+        known = ", ".join(names_in(row)) or "no fields"
         name = next(name for name in fields if not isinstance(found.get(name), str))
         if name in found:
-            error = f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
-        else:
-            error = f"no field {name!r}, it has {known}; name the field with the text: --text_field"
-        return Text.of_error(key, error, file.label)
+            raise RejectError(
+                f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
+            )
+        raise RejectError(
+            f"no field {name!r}, it has {known}; name the field with the text: --text_field"
+        )
 
     def _text(
         self, key: str, texts: tuple[str, ...], fields: Mapping[str, Any], file: Source
@@ -218,10 +224,7 @@ class TextFields:
         """
         label = file.label
         if self.label_field:
-            try:
-                label = field_label(fields, self.label_field, self.several_labels, self.label_names)
-            except RejectError as error:
-                return Text.of_error(key, error, label)
+            label = field_label(fields, self.label_field, self.several_labels, self.label_names)
         # No character has more than four bytes: most texts need not be encoded here.
         if 4 * sum(map(len, texts)) > self.inputs.max_bytes:
             size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)

@@ -88,15 +88,11 @@ class Tokenizer:
         self._ids = {word: id_ for id_, word in enumerate(vocabulary)}
         self._stop = max_length or None
 
-    def __call__(self, text: bytes) -> np.ndarray:
-        """The ids of a text in UTF-8, cut to `max_length`, int64 [n]."""
-        if self._words:
-            return self._ids_of(words(text)[: self._stop])
-        return _byte_ids(text[: self._stop])
-
     def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
-        """The ids of each text, cut to `max_length`, int64 [n]."""
-        return [self(text) for text in texts]
+        """The ids of each text in UTF-8, cut to `max_length`, int64 [n]."""
+        if self._words:
+            return [self._ids_of(words(text)[: self._stop]) for text in texts]
+        return [_byte_ids(text[: self._stop]) for text in texts]
 
     def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
         """All ids of a text, int64 [n], and the span of each token, int64 [n, 2].

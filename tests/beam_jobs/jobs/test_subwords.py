@@ -162,7 +162,9 @@ def test_a_tokenizer_that_looks_beyond_words_gets_whole_texts(name, part):
     assert Subwords(changed)._words is None
     expected = tokenizers.Tokenizer.from_str(changed)
     for text in ["the  fox [PAD] jumps", "a the fox b"]:
-        assert Subwords(changed)(text.encode()).tolist() == expected.encode(text).ids
+        assert (
+            Subwords(changed).encode_all([text.encode()])[0].tolist() == expected.encode(text).ids
+        )
 
 
 def test_words_that_are_not_repeated_are_left_to_the_library(monkeypatch):
@@ -182,7 +184,7 @@ def test_words_that_are_not_repeated_are_left_to_the_library(monkeypatch):
 def test_long_texts_are_cut_as_in_the_library(kind, text, max_length):
     cut, whole = library(kind), library(kind).encode(text).ids
     cut.enable_truncation(max_length)
-    found = Subwords(file(kind), max_length)(text.encode()).tolist()
+    found = Subwords(file(kind), max_length).encode_all([text.encode()])[0].tolist()
     assert found == cut.encode(text).ids
     assert len(found) == min(len(whole), max_length)
     kept = whole[:max_length]
@@ -220,10 +222,10 @@ def test_truncation_padding_and_dropout_in_the_file_are_ignored():
     found = Subwords(json.dumps(fields))
     expected = library("ours").encode(text).ids
     for _ in range(3):
-        assert found(text.encode()).tolist() == expected
+        assert found.encode_all([text.encode()])[0].tolist() == expected
         assert found.encode_spans(text.encode())[0].tolist() == expected
-        assert found(b"").tolist() == []
-    assert Subwords(json.dumps(fields), 7)(text.encode()).tolist() == expected[:7]
+        assert found.encode_all([b""])[0].tolist() == []
+    assert Subwords(json.dumps(fields), 7).encode_all([text.encode()])[0].tolist() == expected[:7]
 
 
 def test_the_size_is_one_more_than_the_largest_id():
@@ -237,13 +239,13 @@ def test_the_size_is_one_more_than_the_largest_id():
 def test_only_the_contents_of_the_file_are_pickled():
     tokenizer = Subwords(file("bert"), 5)
     before = pickle.dumps(tokenizer)
-    ids = tokenizer(b"the fox does not sleep").tolist()
+    ids = tokenizer.encode_all([b"the fox does not sleep"])[0].tolist()
     tokenizer.encode_spans(b"a")
     assert pickle.dumps(tokenizer) == before
     assert len(before) < len(file("bert").encode()) + 300
     again = pickle.loads(before)
     assert again == tokenizer
-    assert again(b"the fox does not sleep").tolist() == ids
+    assert again.encode_all([b"the fox does not sleep"])[0].tolist() == ids
     assert "quick" not in repr(tokenizer)
 
 
@@ -285,7 +287,7 @@ def test_a_limit_with_no_room_for_special_tokens_is_refused(tmp_path):
         "--max_length 1: expected at least 2, the special tokens that the tokenizer adds to every "
         "text"
     )
-    assert Subwords(file("bert"), 2)(b"the fox").tolist() == [1, 2]
+    assert Subwords(file("bert"), 2).encode_all([b"the fox"])[0].tolist() == [1, 2]
 
 
 def failing(kind: str) -> Subwords:
@@ -312,7 +314,7 @@ def failing(kind: str) -> Subwords:
 def test_a_tokenizer_that_fails_on_a_text_is_a_usage_error(kind, reason):
     tokenizer = failing(kind)
     uses = [
-        tokenizer,
+        lambda text: tokenizer.encode_all([text]),
         tokenizer.encode_spans,
         tokenizer.count,
         lambda text: tokenizer.encode_all([b"a", text]),
@@ -326,7 +328,7 @@ def test_a_tokenizer_that_fails_on_a_text_is_a_usage_error(kind, reason):
 def test_a_panic_prints_no_backtrace(monkeypatch, capfd):
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     with pytest.raises(UsageError, match="no entry found for key"):
-        failing("panic")(b"a zebra")
+        failing("panic").encode_all([b"a zebra"])
     assert "stack backtrace" not in capfd.readouterr().err
 
 

@@ -94,7 +94,7 @@ def test_vocabulary_and_ids_equal_those_of_text_vectorization(given_texts, size)
     assert list(learned) == theirs
     unseen = [*given_texts, "never seen before w"]
     tokenizer = Tokenizer("words", learned, 0)
-    found = [tokenizer(text.encode()).tolist() for text in unseen]
+    found = [ids.tolist() for ids in tokenizer.encode_all([text.encode() for text in unseen])]
     expected = layer(tf.constant(unseen)).numpy()
     longest = expected.shape[1]
     assert [ids + [0] * (longest - len(ids)) for ids in found] == expected.tolist()
@@ -175,15 +175,16 @@ def test_without_words_the_vocabulary_has_the_reserved_ones():
 
 def test_a_text_is_cut_to_max_length():
     tokenizer = Tokenizer("words", (PADDING, UNKNOWN, b"b", b"a"), 3)
-    assert tokenizer(b"a! X, b a a").tolist() == [3, 1, 2]
-    assert tokenizer(b"").tolist() == []
-    assert tokenizer(b"").dtype == np.int64
+    found, empty = tokenizer.encode_all([b"a! X, b a a", b""])
+    assert found.tolist() == [3, 1, 2]
+    assert empty.tolist() == []
+    assert empty.dtype == np.int64
 
 
 @given(unicode_texts, st.integers(0, 20))
 @settings(max_examples=40, deadline=None)
 def test_byte_tokens_are_the_bytes_of_utf8_after_the_reserved_ids(text, max_length):
-    ids = Tokenizer("bytes", (), max_length)(text.encode())
+    (ids,) = Tokenizer("bytes", (), max_length).encode_all([text.encode()])
     octets = text.encode()[: max_length or None]
     assert ids.dtype == np.int64
     assert bytes((ids - RESERVED_IDS).astype(np.uint8)) == octets

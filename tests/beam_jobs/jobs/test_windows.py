@@ -50,7 +50,7 @@ def test_spans_never_decrease_and_slices_are_whole_characters(kind, text, data):
     assert ids.dtype == spans.dtype == np.int64
     assert spans.shape == (len(ids), 2)
     assert tokenizer.count(octets) == len(ids)
-    assert ids[:3].tolist() == tokenizer(octets).tolist()
+    assert ids[:3].tolist() == tokenizer.encode_all([octets])[0].tolist()
     assert (spans[:, 0] < spans[:, 1]).all()
     assert (np.diff(spans, axis=0) >= 0).all()
     assert (spans >= 0).all() and (spans <= len(octets)).all()
@@ -73,7 +73,8 @@ def test_spans_never_decrease_and_slices_are_whole_characters(kind, text, data):
 def test_texts_encoded_together_have_the_same_ids_as_alone(kind, batch):
     octets = [text.encode() for text in batch]
     found = TOKENIZERS[kind].encode_all(octets)
-    assert [ids.tolist() for ids in found] == [TOKENIZERS[kind](text).tolist() for text in octets]
+    alone = [TOKENIZERS[kind].encode_all([text])[0] for text in octets]
+    assert [ids.tolist() for ids in found] == [ids.tolist() for ids in alone]
     assert all(ids.dtype == np.int64 for ids in found)
 
 
