@@ -82,12 +82,14 @@ class Geometry(NamedTuple):
         orientation: The EXIF orientation; any value but 1 to 8 means 1, as in Pillow.
         scale: The scales of y and x, in fractions.
         offset: The offsets of y and x, in fractions.
+        about: The pixels to which annotations refer.
     """
 
     stored: tuple[int, int]
     orientation: int
     scale: tuple[float, float] = (1.0, 1.0)
     offset: tuple[float, float] = (0.0, 0.0)
+    about: AnnotationsOf = "auto"
 
     @property
     def upright(self) -> tuple[int, int]:
@@ -149,15 +151,10 @@ def letterbox(
     return inner, ((outer_height - inner[0]) // 2, (outer_width - inner[1]) // 2)
 
 
-def move_boxes(
-    boxes: Boxes, geometry: Geometry, about: AnnotationsOf = "auto"
-) -> tuple[np.ndarray, np.ndarray]:
+def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
     """Moves boxes to the places of their objects in the image that is written.
 
-    Args:
-        boxes: The boxes; without a size they refer to the upright image if `about` is "auto".
-        geometry: The image's geometry.
-        about: The pixels to which the boxes refer.
+    Boxes without a size refer to the upright image if `geometry.about` is "auto".
 
     Returns:
         Corners y0, x0, y1, x1, float32 [m, 4] in 0..1, and their rows in `boxes`, int64 [m]. Boxes
@@ -168,7 +165,7 @@ def move_boxes(
     """
     # Clip first, or a box that extends beyond the image would extend into the borders of "fit".
     corners = np.clip(boxes.corners, 0, 1)
-    if is_about_stored(boxes.size, geometry, "its boxes are", about):
+    if is_about_stored(boxes.size, geometry, "its boxes are"):
         corners = _turned(corners, geometry.orientation)
     corners = corners * (geometry.scale * 2) + geometry.offset * 2
     result = np.clip(corners, 0, 1).astype(np.float32)
@@ -177,10 +174,7 @@ def move_boxes(
 
 
 def move_keypoints(
-    keypoints: np.ndarray,
-    size: tuple[int, int] | None,
-    geometry: Geometry,
-    about: AnnotationsOf = "auto",
+    keypoints: np.ndarray, size: tuple[int, int] | None, geometry: Geometry
 ) -> np.ndarray:
     """Moves keypoints to their places in the image that is written.
 
@@ -188,7 +182,6 @@ def move_keypoints(
         keypoints: y and x as fractions, and visibility, float64 [n, k, 3].
         size: The (height, width) of the annotated image in pixels.
         geometry: The image's geometry.
-        about: The pixels to which the keypoints refer.
 
     Returns:
         The same, float32 [n, k, 3]. Keypoints that are not labelled (visibility 0) or not in the image
@@ -198,7 +191,7 @@ def move_keypoints(
         RejectError: The annotation is about an image of another size.
     """
     points = keypoints[..., :2].reshape(-1, 2)
-    if is_about_stored(size, geometry, "its keypoints are", about):
+    if is_about_stored(size, geometry, "its keypoints are"):
         points = _turned(np.tile(points, 2), geometry.orientation)[:, :2]
     moved = points * geometry.scale + geometry.offset
     both = np.concatenate((points, moved), axis=1)
@@ -218,7 +211,6 @@ def is_about_stored(
     size: tuple[int, int] | None,
     geometry: Geometry,
     subject: str,
-    about: AnnotationsOf = "auto",
     if_both_fit: AnnotationsOf = "stored",
 ) -> bool:
     """Whether an annotation refers to a file's pixels as stored, not to the upright image.
@@ -227,15 +219,14 @@ def is_about_stored(
         size: The (height, width) of the annotation in pixels; None if it states none.
         geometry: The image's geometry.
         subject: The annotation and its verb in the error, such as "its mask is".
-        about: The pixels to which the annotation refers.
-        if_both_fit: The answer for "auto" if both have this size.
+        if_both_fit: The answer if `geometry.about` is "auto" and both have this size.
 
     Raises:
         RejectError: The annotation is about an image of another size.
     """
+    about, stored, upright = geometry.about, geometry.stored, geometry.upright
     if size is None:
         return about == "stored"
-    stored, upright = geometry.stored, geometry.upright
     allowed = {"auto": (stored, upright), "stored": (stored,), "upright": (upright,)}[about]
     if size not in allowed:
         sizes = ", upright ".join(f"{height} x {width}" for height, width in dict.fromkeys(allowed))

@@ -117,7 +117,7 @@ class AnnotationReader:
         inside = np.clip(boxes.corners, 0, 1)
         lost = not (inside[:, 2:] > inside[:, :2]).all()
         record.remarks += boxes.remarks + _true({_NO_BOX: lost, _CUT_BOX: beyond and not lost})
-        corners, rows = move_boxes(boxes, geometry, annotations.about)
+        corners, rows = move_boxes(boxes, geometry)
         kept = rows.tolist()
         record["boxes"] = in_order(corners, annotations.box_order)
         record["box_labels"] = tuple(boxes.names[row] for row in kept)
@@ -140,7 +140,7 @@ class AnnotationReader:
         features: dict[str, Any] = {}
         if names := annotations.keypoints:
             points = keypoints_of(boxed, len(names), size)
-            moved = move_keypoints(points, size, geometry, annotations.about)
+            moved = move_keypoints(points, size, geometry)
             features["keypoints"] = in_order(moved, annotations.box_order)
         if annotations.segmentation == "instances":
             features["instance_masks"] = self._instance_masks(boxed, size)
@@ -168,7 +168,7 @@ class AnnotationReader:
     def _moved(self, mask: Image.Image, tie: AnnotationsOf = "stored") -> Image.Image:
         """A mask, turned and resized like its image; `tie` are its pixels if its size fits both."""
         size = mask.height, mask.width
-        if is_about_stored(size, self.geometry, "its mask is", self.annotations.about, tie):
+        if is_about_stored(size, self.geometry, "its mask is", tie):
             mask = turned(mask, self.geometry.orientation)
         return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
 

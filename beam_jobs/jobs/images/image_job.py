@@ -224,6 +224,7 @@ class ImageJob(FilesInParts):
         """The record of the current frame of an image."""
         pixels, geometry, remarks = self._converted(image, file)
         record = Record({"image": pixels}, remarks)
+        geometry = geometry._replace(about=self.annotations.about)
         sizes = self.image_size, self.resize, self.max_pixels
         AnnotationReader(self.annotations, source, geometry, *sizes).add_to(record)
         if mask := record.get("mask"):

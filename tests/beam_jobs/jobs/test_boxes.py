@@ -102,17 +102,17 @@ def test_annotations_are_about_the_pixels_that_the_user_names(orientation, store
     pixels = written(encoded(image, "PNG", orientation), None, "stretch")
     geometry, seen = plain(stored, orientation), upright(stored, orientation)
     about_stored = boxes(corners, size=stored if sized else None)
-    assert_around(move_boxes(about_stored, geometry, "stored")[0], pixels)
+    assert_around(move_boxes(about_stored, geometry._replace(about="stored"))[0], pixels)
     box = np.array(extent(pixels)) / (seen * 2)
     about_upright = boxes(box, size=seen if sized else None)
-    assert_around(move_boxes(about_upright, geometry, "upright")[0], pixels)
+    assert_around(move_boxes(about_upright, geometry._replace(about="upright"))[0], pixels)
 
 
 @pytest.mark.parametrize(("about", "size"), [("stored", (30, 20)), ("upright", (20, 30))])
 def test_the_size_of_the_other_pixels_is_rejected(about, size):
     message = rf"of {size[1]} x {size[0]} pixels .*, --annotations_of {about} expects {size[0]} x {size[1]}$"
     with pytest.raises(RejectError, match=message):
-        move_boxes(boxes((0, 0, 1, 1), size=size[::-1]), plain((30, 20), 6), about)
+        move_boxes(boxes((0, 0, 1, 1), size=size[::-1]), plain((30, 20), 6)._replace(about=about))
 
 
 @pytest.mark.parametrize("orientation", [2, 3, 4])
