@@ -70,7 +70,7 @@ class Windows:
     def pieces(self) -> Iterator[Segment]:
         """Yields each window or segment before it is padded."""
         for segment, starts in zip(self._segments, self._starts, strict=True):
-            for start in starts:
+            for start in starts.tolist():
                 yield segment.cut(slice(start, start + self._size if self._size else None))
 
     def _find_starts(self, size: int, stride: float) -> list[np.ndarray]:

@@ -150,6 +150,8 @@ def test_a_padded_window_tells_measured_samples_from_zeros():
         records_of(flags, {"x": noise(0)})
     with pytest.raises(RejectError, match=r"^a padded window takes 39999999960 bytes, more than"):
         records_of({**flags, "window": "999999999s"}, {"x": noise(4)})
+    with pytest.raises(RejectError, match=r"^a padded window takes .* bytes, more than"):
+        records_of({**flags, "rate": "999999999kHz", "window": "999999999999s"}, {"x": noise(4)})
     with pytest.raises(RejectError, match="may not be called 'length': --last_window pad adds"):
         records_of(flags, {"length": noise(4)})
 
