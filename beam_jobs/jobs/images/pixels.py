@@ -225,29 +225,21 @@ def wide_pixels(
         RejectError: The pixels are floating-point numbers and `dtype` is "uint16", or integers that
             16 bits do not hold.
     """
-    pixels = _stored_pixels(image, reopen, channels, dtype)
-    # Pillow turns a TIFF when it decodes it, and states 1 from then on.
-    orientation = orientation_of(image)
-    if orientation == 1:
-        return pixels
-    return by_planes(pixels, lambda plane: turned(plane, orientation))
-
-
-def _stored_pixels(
-    image: Image.Image, reopen: Callable[[], Image.Image], channels: int, dtype: str
-) -> np.ndarray:
     if image.mode == "F":
         if dtype != "float32":
             raise RejectError(
                 "its pixels are floating-point numbers: --dtype float32 keeps them as they are"
             )
-        return _with_channels(np.asarray(image)[..., None], channels, 1)
-    if image.mode.startswith("I"):
-        pixels = _with_alpha_of_key(sixteen_bits(image)[..., None], image)
+        pixels = _with_channels(np.asarray(image)[..., None], channels, 1)
     else:
-        pixels = _colors(image, reopen, channels)
-    pixels = _with_channels(pixels.astype(np.float32), channels, _WHITE)
-    return pixels / _WHITE if dtype == "float32" else pixels
+        stored = _colors(image, reopen, channels).astype(np.float32)
+        pixels = _with_channels(stored, channels, _WHITE)
+        pixels = pixels / _WHITE if dtype == "float32" else pixels
+    # Pillow turns a TIFF when it decodes it, and states 1 from then on.
+    orientation = orientation_of(image)
+    if orientation == 1:
+        return pixels
+    return by_planes(pixels, lambda plane: turned(plane, orientation))
 
 
 def has_wide_pixels(image: Image.Image) -> bool:
@@ -257,6 +249,9 @@ def has_wide_pixels(image: Image.Image) -> bool:
 
 
 def _colors(image: Image.Image, reopen: Callable[[], Image.Image], channels: int) -> np.ndarray:
+    """The pixels of an image of integers in 16 bits, uint16 [height, width, C]."""
+    if image.mode.startswith("I"):
+        return _with_alpha_of_key(sixteen_bits(image)[..., None], image)
     if image.format in ("PNG", "TIFF"):
         with reopen() as again:
             if has_wide_colors(again):
