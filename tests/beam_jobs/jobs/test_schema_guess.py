@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from tensorflow.core.framework.tensor_pb2 import TensorProto
@@ -442,6 +442,21 @@ def expected_features(records):
     return features
 
 
+def has_exceptions(records):
+    """Whether nearly all byte strings of a feature are of a kind; the others are rejects then, as test_reshard shows."""
+    values = dict[str, list[bytes]]()
+    for record in records:
+        for name, (kind, some) in lists_of(record).items():
+            if kind == "bytes_list":
+                values.setdefault(name, []).extend(some)
+    kinds = ((tensor_of, 0.8), (image_in, 0.8), (lambda value: is_text(value) or None, 0.99))
+    return any(
+        share * len(some) <= sum(of(value) is not None for value in some) < len(some)
+        for some in values.values()
+        for of, share in kinds
+    )
+
+
 def with_shapes(found, dtype, lists, shapes):
     """The feature whose shape is in its companion in each record; None if it is not."""
     tensors = common_tensor([v for values in lists for v in values]) if dtype == "string" else None
@@ -597,6 +612,7 @@ def written(draw):
 @settings(max_examples=EXAMPLES, deadline=None)
 @pytest.mark.filterwarnings("error")
 def test_records_follow_the_rules_in_whatever_parts_they_are_added_and_merged(records, shuffle):
+    assume(not has_exceptions(records))
     whole = outcome_by_the_rules(records)
     bounds = sorted({0, len(records), *(shuffle.randrange(len(records) + 1) for _ in range(4))})
     guesses = [guess_of(records[a:b]) for a, b in itertools.pairwise(bounds)]
