@@ -12,6 +12,9 @@ import numpy as np
 
 from readers.format.compiled.library import rows_seen
 
+# Parts of the numbers of seen rows: 32 MiB at most.
+_MOST_PARTS = 1 << 22
+
 
 class RowList(NamedTuple):
     """A file with rows of a split: little-endian uint32, or uint64 for a split of 2**32 stored records or more.
@@ -97,7 +100,8 @@ class SeenRows:
     def _search(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Arguments of `rows_seen`: no row that is gone between most neighbours of `first`, so that few searches begin."""
         before = self.listed - np.arange(len(self.listed))
-        shift = max(0, (len(self) // max(1, 4 * len(before))).bit_length() - 1)
+        parts = min(16 * len(before), _MOST_PARTS)
+        shift = max(0, (len(self) // max(1, parts)).bit_length() - 1)
         ends = np.arange((len(self) >> shift) + 2) << shift
         return before, before.searchsorted(ends).astype(np.uint32), shift
 
