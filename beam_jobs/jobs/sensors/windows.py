@@ -90,12 +90,14 @@ class Windows:
 
     def _starts_in(self, length: int, size: int, stride: float) -> np.ndarray:
         last = length - size
-        starts = np.rint(np.arange(max(last, 0) // stride + 2) * stride).astype(np.int64)
-        if not self._conditioning.pad:
-            return starts[starts <= last]
-        # Samples after the last window that fits begin one more.
-        before = np.concatenate([[-np.inf], starts[:-1]])
-        return starts[(before < last) & (starts < length)]
+        # Floats, because a long stride may exceed 64 bits.
+        starts = np.rint(np.arange(max(last, 0) // stride + 2) * stride)
+        fit = starts <= last
+        if self._conditioning.pad:
+            # Samples after the last window that fits begin one more.
+            before = np.concatenate([[-np.inf], starts[:-1]])
+            fit = (before < last) & (starts < length)
+        return starts[fit].astype(np.int64)
 
     def _filled_share(self, filled: np.ndarray) -> dict[str, Any]:
         return {FILLED: np.float32(filled.mean())} if self._conditioning.resample else {}

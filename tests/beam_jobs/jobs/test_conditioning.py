@@ -154,6 +154,9 @@ def test_a_padded_window_tells_measured_samples_from_zeros():
         records_of({**flags, "rate": "999999999kHz", "window": "999999999999s"}, {"x": noise(4)})
     with pytest.raises(RejectError, match="may not be called 'length': --last_window pad adds"):
         records_of(flags, {"length": noise(4)})
+    # The second window would begin after 10**24 samples.
+    how = {**flags, "rate": "999999999kHz", "window": "1", "stride": "999999999999s"}
+    assert len(list(records_of(how, {"x": noise(2)}))) == 1
 
 
 def test_padding_adds_nothing_to_the_filled_share():
