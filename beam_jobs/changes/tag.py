@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from beam_jobs.dataset.output import STAGING, resolve
 from beam_jobs.errors import JobError, TakenError, UsageError
 from beam_jobs.storage.atomic import delete_files, write_file
-from beam_jobs.storage.files import content_of
+from readers.files.of_path import files_of
 from readers.format.manifest import (
     TAGS,
     DatasetError,
@@ -64,9 +64,10 @@ def tag(directory: str, name: str, number: int | None = None) -> str:
             ) from None
         except FileNotFoundError:  # The commit of another command deletes what it finds unfinished.
             continue
-    if content_of(path) is None or content_of(join(directory, generation_file(number))) is None:
+    else:
+        raise UsageError(f"{directory}: other commands are changing it; try again")
+    manifest = join(directory, generation_file(number))
+    if not files_of(manifest).exists(manifest):
         delete_files([path])
-        raise UsageError(
-            f"{directory}: another command was changing generation {number}; try again"
-        )
+        raise UsageError(f"{directory}: another command has deleted generation {number}")
     return f"{directory}@{name}: generation {number}"

@@ -31,7 +31,7 @@ def threshold_of(text: str) -> float:
 
 
 def bytes_of(size: str) -> int:
-    """The bytes in a value of `--max_record_bytes`; UsageError if it is no size, or more than a record can hold."""
+    """The bytes in a value of `--max_record_bytes`; UsageError if it is not a size, or is more than a record can hold."""
     from beam_jobs.dataset.output import parse_size
     from readers.format.tfrecord import MAX_RECORD_BYTES
 

@@ -32,7 +32,7 @@ class Compared(NamedTuple):
 
 
 def compared_of(features: Mapping[str, Feature], classes: Sequence[str] = ()) -> Compared:
-    """The features to compare: the only picture, else all texts that are no classes, else all signals.
+    """The features to compare: the only picture, else all texts that are not classes, else all signals.
 
     Raises:
         UsageError: The records have none of these features.

@@ -115,7 +115,7 @@ class Cache:
 
 
 def check_cache(cache: Cache | None) -> None:
-    """Creates the directory of the argument `cache` of a reader; ValueError if it is no cache, OSError if it cannot be written."""
+    """Creates the directory of the argument `cache` of a reader; ValueError if it is not a cache, OSError if it cannot be written."""
     if cache is None:
         return
     if not isinstance(cache, Cache):
