@@ -19,11 +19,14 @@ class Ragged:
 
     Args:
         lengths: Their lengths, uint32 [n].
-        data: The n byte strings, joined.
+        data: The n byte strings, joined, unless the ends are given.
+        ends: The offset of the end of each in `data`, int64 [n]; other bytes may lie between them.
     """
 
-    def __init__(self, lengths: np.ndarray, data: bytes) -> None:
+    def __init__(self, lengths: np.ndarray, data: bytes, ends: np.ndarray | None = None) -> None:
         self.lengths, self.data = lengths, data
+        if ends is not None:
+            self.ends = ends
 
     @classmethod
     def of(cls, values: Sequence[bytes]) -> Ragged:
@@ -52,10 +55,8 @@ class Ragged:
         return self.data[end - int(self.lengths[row]) : end]
 
     def __iter__(self) -> Iterator[bytes]:
-        start, data = 0, self.data
-        for end in self.ends.tolist():
-            yield data[start:end]
-            start = end
+        for start, end in zip((self.ends - self.lengths).tolist(), self.ends.tolist(), strict=True):
+            yield self.data[start:end]
 
     def take(self, rows: np.ndarray) -> Ragged:
         """The byte strings of some rows, int [m]."""

@@ -127,7 +127,7 @@ class RunBuilder:
         file = self._file = self._file or SpoolFile(self._spool)
         splits, first, last, at = [], [], [], [file.size]
         for block in _sorted(blocks, self._shards_of):
-            file.append(block.pack())
+            file.append(block)
             splits.append(block.splits[0])
             first.append(block.hashes[0])
             last.append(block.hashes[-1])

@@ -23,6 +23,7 @@ from typing import BinaryIO
 import google_crc32c
 import numpy as np
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError, JobError
 from beam_jobs.records.blocks import Block
 from beam_jobs.storage.files import files_of, open_file
@@ -37,8 +38,10 @@ LOCATED_BYTES = 8 << 20
 # Locators to collect before they are joined by shard, so that no element has more than a megabyte of them.
 _WAITING_BYTES = LOCATOR.itemsize << 15
 
-# The size of the packed block that follows, in bytes, and its CRC32C.
-_BLOCK_HEAD = struct.Struct("<II")
+# The number of records of the block that follows, the size of their payloads in bytes, and the CRC32C of the
+# block: hashes, lengths and splits of the records, then their payloads.
+_BLOCK_HEAD = struct.Struct("<III")
+_COLUMNS_BYTES = 8 + 4 + 1
 
 # A request of 8 MiB to a store takes about 100 ms, most of it waiting.
 _REQUESTS_AT_ONCE = 32
@@ -98,12 +101,16 @@ class SpoolFile:
             path = spool.path(self.name)
             self._file = files_of(path).begin(path)
 
-    def append(self, packed: bytes) -> None:
-        """Writes a packed block."""
+    def append(self, block: Block) -> None:
+        """Writes a block."""
+        parts = block.hashes.astype("<u8"), block.payloads.lengths.astype("<u4"), block.splits
+        columns, data = b"".join([part.tobytes() for part in parts]), block.payloads.data
+        crc = google_crc32c.extend(google_crc32c.value(columns), data)
+        head = _BLOCK_HEAD.pack(len(block.hashes), len(data), crc)
         with self._spool.writing():
-            self._file.write(_BLOCK_HEAD.pack(len(packed), google_crc32c.value(packed)))
-            self._file.write(packed)
-        self.size += _BLOCK_HEAD.size + len(packed)
+            self._file.write(head + columns)
+            self._file.write(data)
+        self.size += len(head) + len(columns) + len(data)
 
     def publish(self) -> None:
         """Completes the file, so that its blocks can be read on any machine."""
@@ -155,7 +162,7 @@ class SpoolReader(contextlib.ExitStack):
         self.files: list[BinaryIO] = []
 
     def blocks(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
-        """Yields (number of the file in `files`, offset of the payloads in it, block) for locators, joined or not.
+        """Yields (number of the file in `files`, offset of `payloads.data` in it, block) for locators, joined or not.
 
         Raises a DataError if a block is missing or damaged, or the temporary file cannot be written.
         """
@@ -169,9 +176,8 @@ class SpoolReader(contextlib.ExitStack):
                     self.files.append(self.enter_context(open_file(self._spool.path(name))))
                     self._numbers[name] = len(self.files) - 1
                 number = self._numbers[name]
-                blocks = _unpack(os.pread(self.files[number].fileno(), size, start), place)
-            for end, block in blocks:
-                yield number, start + end - len(block.payloads.data), block
+                block = _unpack(os.pread(self.files[number].fileno(), size, start), place)
+            yield number, start, block
 
     def _fetched(self, packed: Iterable[bytes]) -> Iterator[tuple[int, int, Block]]:
         folder, cure = tempfile.gettempdir(), "make room, or set TMPDIR to another place"
@@ -213,8 +219,7 @@ def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
         place, data = waiting.popleft()
         under_way -= place[2]
         with spool.reading():
-            blocks = _unpack(data.result(), place)
-        yield from (block for _, block in blocks)
+            yield _unpack(data.result(), place)
 
     try:
         for place in _places(packed):
@@ -234,17 +239,22 @@ def _places(packed: Iterable[bytes]) -> Iterator[_Place]:
         yield from np.frombuffer(some, LOCATOR).tolist()
 
 
-def _unpack(data: bytes, place: _Place) -> list[tuple[int, Block]]:
-    """(offset of its end, block) of each block in the bytes at a place; OSError if the bytes have changed."""
+def _unpack(data: bytes, place: _Place) -> Block:
+    """The records of all blocks in the bytes at a place, as one block; OSError if the bytes have changed."""
     name, _, total = place
-    blocks, at = [], 0
+    columns, at = list[tuple[np.ndarray, ...]](), 0
     while at < total:
-        head = data[at : at + _BLOCK_HEAD.size]
-        size, crc = _BLOCK_HEAD.unpack(head) if len(head) == _BLOCK_HEAD.size else (-1, 0)
-        at += _BLOCK_HEAD.size
-        packed = data[at : at + size]
-        if len(packed) != size or google_crc32c.value(packed) != crc:
+        start = at + _BLOCK_HEAD.size
+        records, size, crc = (
+            _BLOCK_HEAD.unpack_from(data, at) if start <= len(data) else (0, total, 0)
+        )
+        payloads = start + _COLUMNS_BYTES * records
+        at = payloads + size
+        if at > len(data) or google_crc32c.value(data[start:at]) != crc:
             raise OSError(f"file {name.hex()} is shorter than it was, or damaged")
-        at += size
-        blocks.append((at, Block.unpack(packed)))
-    return blocks
+        hashes = np.frombuffer(data, "<u8", records, start)
+        lengths = np.frombuffer(data, "<u4", records, start + 8 * records)
+        splits = np.frombuffer(data, np.uint8, records, start + 12 * records)
+        columns.append((hashes, splits, lengths, payloads + np.cumsum(lengths, dtype=np.int64)))
+    hashes, splits, lengths, ends = map(np.concatenate, zip(*columns, strict=True))
+    return Block(hashes, splits, Ragged(lengths, data, ends))

@@ -29,7 +29,7 @@ from readers.format.encode.records import Encoder
 # The name of a feature, or a function of a record.
 Rule = str | Callable[[Mapping[str, Any]], Any]
 
-# A record that was added: its key in UTF-8, the number of its split, and the values of `Encoder.check`.
+# A record that was added: its key in UTF-8, the number of its split, and its features, which nobody else changes.
 _Record = tuple[bytes, int, dict[str, Any]]
 
 # Records that are encoded together: one by one takes twice the time.
@@ -92,7 +92,8 @@ class RunEncoder:
         self, output: Output, key: Rule | None = None, group_by: Rule | None = None
     ) -> None:
         self._output, self._key, self._group_by = output, key, group_by
-        self._checks = Encoder(output.schema)
+        self._has_rules = key is not None or group_by is not None
+        self._checks, self._has_keys = Encoder(output.schema), "key" in output.schema
         self._encoder, self._runs = RecordEncoder(self._checks), RunBuilder(Spool(output.staging))
         self._records: list[_Record] = []
         self._rejects: list[tuple[Reject, int]] = []
@@ -102,7 +103,7 @@ class RunEncoder:
     def add_row(self, row: Any, number: str | None, split: int | None = None) -> None:
         """Adds features, or a pair of a key and features, given the key for want of another; else as `add`."""
         key, features = row if isinstance(row, tuple) and len(row) == 2 else (number, row)
-        if isinstance(features, Mapping):
+        if self._has_rules and isinstance(features, Mapping):
             given = features
             if self._key is not None:
                 key = _text(self._key, given)
@@ -121,7 +122,8 @@ class RunEncoder:
             DataError: The record does not fit the schema and may not be rejected, or a run cannot be written.
         """
         try:
-            if not isinstance(key, str) or not isinstance(features, Mapping):
+            # To ask whether a dict is a Mapping takes as long as to copy it.
+            if not isinstance(key, str) or not isinstance(features, (dict, Mapping)):
                 raise TypeError
             key_bytes = key.encode("utf-8", "surrogateescape")
         except (TypeError, ValueError):
@@ -129,24 +131,34 @@ class RunEncoder:
                 f"expected (key, features) with a text key and a dict of arrays, got {str((key, features))[:80]!r}"
             ) from None
         split = self._output.placement.split(key) if split is None else split
-        record = dict(features)
-        if "key" in self._output.schema:
-            record.setdefault("key", key)
-        try:
-            values = self._checks.check(record)
-        except ValueError as error:
-            return self.reject(Reject.of(key, "encode", error), split)
-        for name, value in values.items():
-            if isinstance(value, bytes):
+        record: dict[str, Any] = {"key": key} if self._has_keys else {}
+        for name, value in features.items():
+            kind = type(value)
+            if kind is str or kind is bytes:
                 self._bytes += len(value)
-            elif not isinstance(value, int):
-                # The caller may write into its arrays again.
-                own = [array.copy() for array in (value if type(value) is list else [value])]
-                values[name] = own if type(value) is list else own[0]
-                self._bytes += sum(array.nbytes for array in own)
-        self._records.append((key_bytes, split, values))
+            elif kind is np.ndarray:
+                value = value.copy()  # The caller may write into it again.
+                self._bytes += value.nbytes
+            elif kind is not int and kind is not float:
+                try:
+                    value = self._converted(name, value)
+                except ValueError as error:
+                    return self.reject(Reject.of(key, "encode", error), split)
+            record[name] = value
+        self._records.append((key_bytes, split, record))
         if len(self._records) >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE:
             self._write()
+
+    def _converted(self, name: str, value: Any) -> Any:
+        """A value of any other type, checked and copied; ValueError if it does not fit."""
+        feature = self._checks.schema.get(name)
+        if feature is None or isinstance(value, np.generic):
+            return value
+        values = feature.codec.checked_all(name, feature, [value])
+        parts = values[0] if feature.is_sequence else values
+        own = [part.copy() if isinstance(part, np.ndarray) else part for part in parts]
+        self._bytes += sum(part.nbytes for part in own if isinstance(part, np.ndarray))
+        return own if feature.is_sequence else own[0]
 
     def reject(self, reject: Reject, split: int = 0) -> None:
         """Adds a reject of a split; DataError if nothing may be rejected."""
@@ -157,7 +169,7 @@ class RunEncoder:
     def _write(self) -> None:
         """Encodes the records that were added, and writes them and the rejects as a block."""
         records, self._records, self._bytes = self._new(self._records), [], 0
-        payloads = self._payloads(records) if records else []
+        payloads = self._payloads(records)
         for reject, split in self._rejects:
             key = reject.key.encode("utf-8", "surrogateescape")
             payloads.append((key, split, pack_reject(reject)))
@@ -182,20 +194,20 @@ class RunEncoder:
 
     def _payloads(self, records: list[_Record]) -> list[tuple[bytes, int, bytes]]:
         """(key, split, payload) of each record that can be encoded; the others become rejects."""
-        columns = {name: [values[name] for *_, values in records] for name in self._checks.schema}
-        try:
-            splits = np.array([split for _, split, _ in records], np.uint8)
-            frames, rows = self._encoder.encode_all(splits, columns)
-        except ValueError as error:  # One has an array of texts that are none, or is too large.
-            if len(records) > 1:
-                return [one for record in records for one in self._payloads([record])]
-            ((key, split, _),) = records
-            self.reject(Reject.of(key.decode("utf-8", "surrogateescape"), "encode", error), split)
+        if not records:
             return []
-        return [
-            (key, split, frame + row + key)
-            for (key, split, _), frame, row in zip(records, frames, rows, strict=True)
-        ]
+        keys, splits, features = zip(*records, strict=True)
+        try:
+            columns = self._checks.check_all(features)
+            frames, rows = self._encoder.encode_all(np.array(splits, np.uint8), columns)
+        except ValueError as error:
+            if half := len(records) // 2:  # Find the records that do not fit.
+                return [*self._payloads(records[:half]), *self._payloads(records[half:])]
+            key = keys[0].decode("utf-8", "surrogateescape")
+            self.reject(Reject.of(key, "encode", error), splits[0])
+            return []
+        payloads = map(b"".join, zip(frames, rows, keys, strict=True))
+        return list(zip(keys, splits, payloads, strict=True))
 
     def take(self) -> Encoded:
         """Returns `encoded`, and begins another one."""
@@ -210,7 +222,8 @@ class RunEncoder:
         return self.take()
 
     def close(self) -> None:
-        """Forgets the records of an unfinished run, and removes its file."""
+        """Forgets the records that were not finished, and removes their file."""
+        self._records, self._rejects, self._bytes = [], [], 0
         self._runs.give_up()
 
 

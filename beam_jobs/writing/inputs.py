@@ -1,25 +1,27 @@
 """Calls a function for each of many inputs, in several processes, and encodes the records that it returns.
 
 A task is some of the inputs. When its records are in complete runs, its process notes that in the staging folder,
-and the same task of a later call takes them from there. A note is named by a digest of its inputs and counts only
-if every block of its runs is intact, so a kill at any moment costs the tasks that were under way.
+and a later call takes them from there. A note is named by its inputs and counts only if every block of its runs is
+intact, so a kill at any moment costs the tasks that were under way.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import inspect
 import json
 import os
 import pickle
+import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import google_crc32c
 
@@ -31,14 +33,68 @@ from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import RunIndex, locate
 from beam_jobs.records.spool import Spool, read_blocks
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.storage.atomic import write_file
+from beam_jobs.storage.atomic import list_files, write_file
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.writing.encode import CURE, Encoded, Rule, RunEncoder
 from beam_jobs.writing.rows import rows_of
 from readers.format.manifest import join
 
-# A kill costs each process at most this part of all inputs; each task is a file that writers of shards read.
+# The most tasks without notes of an earlier call: each is a file that writers of shards read.
 _TASKS = 500
+
+# A task takes about this many seconds, unless this makes too many tasks: a task costs milliseconds.
+_SECONDS = 0.25
+
+# The least tasks of a process, so that all end at about the same time.
+_EACH = 8
+
+_NOTE = re.compile(r".*/(inputs\.([0-9]{1,18})-([0-9]{1,18})\.[0-9a-f]{32})")
+
+
+@dataclass
+class _Sizes:
+    """How many inputs the next task has, and the limits of that."""
+
+    now: int
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, inputs: int, processes: int) -> _Sizes:
+        """The sizes for a number of inputs."""
+        least = -(-inputs // _TASKS) or 1
+        return cls(least, least, max(inputs // (_EACH * processes), least))
+
+    def adapt(self, seconds: float, rejects: bool) -> None:
+        """Learns the time of a task, and whether it had rejects: then a later call does all of it again."""
+        if rejects:
+            self.now = max(self.now // 2, self.least)
+        elif seconds < _SECONDS:
+            self.now = min(2 * self.now, self.most)
+
+
+class _Task(NamedTuple):
+    """Some inputs, pickled; its name has the number of the first, of the one after the last, and their digest."""
+
+    name: str
+    first: int
+    inputs: list[bytes]
+
+    @classmethod
+    def of(cls, inputs: Sequence[Any], first: int, stop: int) -> _Task:
+        """The task of a range of inputs; UsageError if one cannot be pickled. Files count by size and time."""
+        digest, pickled = hashlib.blake2b(digest_size=16), list[bytes]()
+        for value in inputs[first:stop]:
+            try:
+                pickled.append(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+            except Exception as error:  # Pickling raises nearly everything.
+                raise UsageError(f"input {value!r:.80} cannot be pickled: {error}") from None
+            digest.update(pickled[-1])
+            if isinstance(value, str | os.PathLike):
+                with contextlib.suppress(OSError, ValueError):
+                    file = os.stat(value)
+                    digest.update(f"{file.st_size} {file.st_mtime_ns}".encode())
+        return cls(f"inputs.{first}-{stop}.{digest.hexdigest()}", first, pickled)
 
 
 @dataclass(frozen=True)
@@ -51,23 +107,45 @@ class InputEncoder:
     group_by: Rule | None
     notes: bool
 
+    @functools.cached_property
+    def _encoder(self) -> RunEncoder:
+        return RunEncoder(self.output, self.key, self.group_by)
+
     def encode(self, inputs: Sequence[Any], pool: Pool) -> Encoded:
         """Encodes the records of all inputs, or takes them from the runs of an earlier call; raises what `write` does."""
-        work: Callable[..., Encoded] = self._work
+        work: Callable[..., tuple[Encoded, float]] = self._work
         if pool.processes > 1:
-            work = partial(call_pickled, pickle.dumps(work))
-        every = Encoded.nothing(self.output)
-        for encoded in pool.map(work, _tasks(inputs)):
+            work = functools.partial(call_pickled, pickle.dumps(work))
+        every, sizes = Encoded.nothing(self.output), _Sizes.of(len(inputs), pool.processes)
+        for encoded, seconds in pool.map(work, self._tasks(inputs, sizes)):
             every.merge(encoded)
+            sizes.adapt(seconds, bool(encoded.summary.rejects))
         return every
 
-    def _work(self, name: str, first: int, inputs: list[bytes]) -> Encoded:
-        """The encoded records of a task: its name, the number of its first input, and its pickled inputs."""
-        path = join(self.output.staging, f"inputs.{name}")
+    def _tasks(self, inputs: Sequence[Any], sizes: _Sizes) -> Iterator[_Task]:
+        """Yields tasks that have notes, and tasks of the inputs between them."""
+        first, end = 0, len(inputs)
+        files = list_files(self.output.staging) if self.notes else []
+        names = [match for file in files if (match := _NOTE.fullmatch(file.path))]
+        notes = sorted((int(name[2]), int(name[3]), name[1]) for name in names)
+        for start, stop, name in [*(note for note in notes if note[1] <= end), (end, end, "")]:
+            if start < first:
+                continue
+            while first < start:
+                yield (task := _Task.of(inputs, first, min(first + sizes.now, start)))
+                first += len(task.inputs)
+            task = _Task.of(inputs, start, stop)
+            if task.name == name:
+                yield task
+                first = stop
+
+    def _work(self, name: str, first: int, inputs: list[bytes]) -> tuple[Encoded, float]:
+        """The encoded records of a task, and the seconds that it took."""
+        path, begin = join(self.output.staging, name), time.monotonic()
         if self.notes:
             with contextlib.suppress(Exception):  # No note, or whatever may be wrong with one.
-                return self._noted(read_bytes(path))
-        with contextlib.closing(RunEncoder(self.output, self.key, self.group_by)) as encoder:
+                return self._noted(read_bytes(path)), _SECONDS
+        with contextlib.closing(self._encoder) as encoder:
             for number, pickled in enumerate(inputs, first):
                 self._encode(number, pickle.loads(pickled), encoder)
             encoded = encoder.finish()
@@ -80,7 +158,7 @@ class InputEncoder:
             data = json.dumps(note).encode()
             with unwritable(self.output.staging, "inputs"):
                 write_file(path, _crc(data) + data, self.output.staging, replace=True)
-        return encoded
+        return encoded, time.monotonic() - begin
 
     def _noted(self, note: bytes) -> Encoded:
         """The encoded records of a note; an error of any kind if the note or a block of a run is damaged."""
@@ -114,24 +192,6 @@ class InputEncoder:
 
 def _crc(data: bytes) -> bytes:
     return google_crc32c.value(data).to_bytes(4, "little")
-
-
-def _tasks(inputs: Sequence[Any]) -> Iterator[tuple[str, int, list[bytes]]]:
-    """Yields (a digest, the number of the first input, pickled inputs); files that inputs name count by size and time."""
-    size = -(-len(inputs) // _TASKS)
-    for first in range(0, len(inputs), max(size, 1)):
-        digest, task = hashlib.blake2b(str(first).encode(), digest_size=16), []
-        for value in inputs[first : first + size]:
-            try:
-                task.append(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-            except Exception as error:  # Pickling raises nearly everything.
-                raise UsageError(f"input {value!r:.80} cannot be pickled: {error}") from None
-            digest.update(task[-1])
-            if isinstance(value, str | os.PathLike):
-                with contextlib.suppress(OSError, ValueError):
-                    file = os.stat(value)
-                    digest.update(f"{file.st_size} {file.st_mtime_ns}".encode())
-        yield digest.hexdigest(), first, task
 
 
 def _records_of(result: Any) -> Iterator[tuple[str, Any]]:

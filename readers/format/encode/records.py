@@ -97,6 +97,16 @@ class Encoder:
                 values[name] = feature.codec.checked(name, feature, value)
         return values
 
+    def check_all(self, records: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+        """The values of each feature in n records, as `check` returns them; ValueError if one of them does not fit."""
+        for record in records:
+            if record.keys() != self._features.keys():
+                raise ValueError(self._wrong_names(record))
+        return {
+            name: feature.codec.checked_all(name, feature, [record[name] for record in records])
+            for name, feature in self._features.items()
+        }
+
     def pack(self, arrays: Mapping[str, Any]) -> bytes:
         """Serializes an Example from the values that `check` returned."""
         return b"".join(self.parts(arrays))
@@ -156,6 +166,8 @@ class _Entry:
             return [(known.get(len(value)) or make(value)) + value for value in values]
         if self._feature.is_integer:
             return [known.get(value) or make(value) for value in values]
+        if self._companion and {*map(type, values)} == {np.ndarray}:
+            return [known.get(value.shape) or make(value) for value in values]
         return [b"".join(self.parts(value)) for value in values]
 
     def _beginning(self, value: Any) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +53,12 @@ class TextEncoding(_Bytes):
         except ValueError as error:
             raise ValueError(f"feature {name!r} ({self.described(spec)}): {error}") from None
         return text
+
+    def checked_all(self, name: str, spec: Spec, values: Sequence[Any]) -> Sequence[Any]:
+        if {*map(type, values)} == {str}:
+            with contextlib.suppress(UnicodeEncodeError):
+                return list(map(str.encode, values))
+        return super().checked_all(name, spec, values)
 
     def value(
         self, spec: Spec, kind: int, chunks: list[memoryview], shape: list[memoryview]

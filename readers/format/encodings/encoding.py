@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from readers.format.encodings.spec import Spec, format_shape
-from readers.format.encodings.values import checked_array
+from readers.format.encodings.values import all_fit, checked_array
 from readers.format.protobuf.wire import BYTES_LIST, Parts, varint
 
 
@@ -88,6 +89,13 @@ class Encoding:
             ValueError: The value does not fit; the message names the feature, what was expected and what was found.
         """
         return checked_array(name, spec, value)
+
+    def checked_all(self, name: str, spec: Spec, values: Sequence[Any]) -> Sequence[Any]:
+        """`checked` of many values, in a tenth of the time for arrays that are as they must be."""
+        is_array = spec.shape and spec.dtype != "string" and not self.is_image
+        if is_array and not self.is_sequence(spec) and all_fit(spec, values):
+            return values
+        return [self.checked(name, spec, value) for value in values]
 
     def shape_of(self, value: Any) -> np.ndarray:
         """The content of `<name>/shape` for a checked value, int64 [n]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,12 @@ class ListEncoding(_Flat):
     def checked(self, name: str, spec: Spec, value: Any) -> Any:
         array = checked_array(name, spec, value)
         return array.item() if spec.dtype == "int64" and not spec.shape else array
+
+    def checked_all(self, name: str, spec: Spec, values: Sequence[Any]) -> Sequence[Any]:
+        integers = spec.dtype == "int64" and not spec.shape and {*map(type, values)} == {int}
+        if integers and min(values) >= -(2**63) and max(values) < 2**63:
+            return values
+        return super().checked_all(name, spec, values)
 
     def parts(self, spec: Spec, value: Any) -> Parts:
         kind = list_kind(spec.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,14 @@ def checked_array(name: str, spec: Spec, value: Any) -> np.ndarray:
             f"got {found} {format_found(array.shape)}"
         )
     return array
+
+
+def all_fit(spec: Spec, values: Sequence[Any]) -> bool:
+    """Whether all values are arrays for which `checked_array` has nothing to convert or to refuse."""
+    if {*map(type, values)} != {np.ndarray}:
+        return False
+    dtypes, shapes = {value.dtype for value in values}, {value.shape for value in values}
+    return dtypes == {numpy_dtype(spec.dtype)} and all(fits(spec.shape, shape) for shape in shapes)
 
 
 def _from_python(name: str, spec: Spec, value: Any) -> np.ndarray:

@@ -47,9 +47,8 @@ def read(spool: Spool, locators: list[bytes]) -> list[tuple[int, int, bytes]]:
         for number, at, block in places:
             reader.files[number].seek(at)
             data = reader.files[number].read(len(block.payloads.data))
-            found += rows_of(
-                Block(block.hashes, block.splits, Ragged(block.payloads.lengths, data))
-            )
+            payloads = Ragged(block.payloads.lengths, data, block.payloads.ends)
+            found += rows_of(Block(block.hashes, block.splits, payloads))
     return found
 
 

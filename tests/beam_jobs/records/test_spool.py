@@ -5,7 +5,9 @@ import errno
 import numpy as np
 import pytest
 
+from beam_jobs.columns import Ragged
 from beam_jobs.errors import DataError
+from beam_jobs.records.blocks import Block
 from beam_jobs.records.spool import LOCATOR, LocatorsByShard, Spool, SpoolFile
 from readers.files.local import LocalFiles
 
@@ -23,7 +25,7 @@ def test_a_full_disk_is_a_data_error_with_a_hint(tmp_path, monkeypatch):
     monkeypatch.setattr(LocalFiles, "begin", lambda *_: Full())
     file = SpoolFile(Spool(f"{tmp_path}/out/.staging/run"))
     with pytest.raises(DataError, match=r"cannot be kept there \(.*No space left.*make room") as e:
-        file.append(b"block")
+        file.append(Block(np.zeros(1, np.uint64), np.zeros(1, np.uint8), Ragged.of([b"record"])))
     assert e.value.message.startswith(f"{tmp_path}/out: ")
 
 

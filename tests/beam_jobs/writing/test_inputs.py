@@ -20,8 +20,10 @@ SCHEMA = Schema({"n": Feature("int64"), "text": Feature("string"), "key": Featur
 INPUTS = 10_000
 
 PROGRAM = f"""
-import os, sys
 from beam_jobs import Feature, Schema, write
+from beam_jobs.writing import inputs
+
+inputs._SECONDS = 0  # So that tasks have the least size, however fast this machine is.
 
 def function(n):
     with open("calls", "ab", 0) as calls:
@@ -96,17 +98,19 @@ def unfinished(tmp_path, monkeypatch):
     for n, path in enumerate(inputs):
         path.write_text(str(n))
 
-    def again():
+    def again(some=inputs):
         importlib.invalidate_caches()
         importlib.reload(module).calls.clear()
         key = {"key": lambda_free_key}
-        write(module.function, tmp_path / "out", SCHEMA, inputs=inputs, processes=1, **key)
+        write(module.function, tmp_path / "out", SCHEMA, inputs=some, processes=1, **key)
         return module.calls
 
+    monkeypatch.setattr("beam_jobs.writing.inputs._SECONDS", 0)
     with monkeypatch.context() as patch, pytest.raises(DataError, match="disk"):
         patch.setattr("beam_jobs.writing.write.complete", fails)
         again()
     assert len(module.calls) == len(inputs)
+    again.inputs = inputs
     return again
 
 
@@ -128,6 +132,15 @@ def test_an_input_whose_file_has_changed_is_done_again(unfinished, tmp_path):
     (tmp_path / "5.txt").write_text("-55")
     assert unfinished() == ["4.txt", "5.txt"]
     assert int(records_of(tmp_path / "out")["k-55"]["n"]) == -55
+
+
+@pytest.mark.parametrize(("first", "stop", "kept"), [(0, 7, 6), (0, 4, 4), (1, 2 * _TASKS, 0)])
+def test_a_call_with_other_inputs_keeps_the_tasks_that_are_the_same(
+    unfinished, tmp_path, first, stop, kept
+):
+    inputs = unfinished.inputs[first:stop]
+    assert unfinished(inputs) == [path.name for path in inputs[kept:]]
+    assert len(records_of(tmp_path / "out")) == len(inputs)
 
 
 def test_all_inputs_are_done_again_if_the_function_has_changed(unfinished, tmp_path):

@@ -1,4 +1,5 @@
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -638,6 +639,54 @@ def test_scalars_that_compare_equal_keep_their_own_bytes(dtype, encoding, shape)
     for value in (0.0, -0.0, 1.0, np.nan, np.nan, 0.0):
         array = np.full(shape, value, numpy_dtype(dtype))
         assert encoder.encode({"x": array}) == expected_one(feature, array)
+
+
+FEATURES = [
+    Feature("int64"),
+    Feature("int64", (), "tensor"),
+    Feature("int64", (None,), "list"),
+    Feature("float32", (2,)),
+    Feature("float32", (None,), "raw"),
+    Feature("uint8", (None, None, 3)),
+    Feature("uint8", (None, None, 3), "png"),
+    Feature("float32", (None, 2), "sequence"),
+    Feature("float32", (2,), "zlib"),
+    Feature("string", (), "zlib"),
+    Feature("string"),
+    Feature("string", (), "list"),
+]
+
+VALUES = [
+    *(3, -(2**63), 2**63, True, 1.5, np.int64(4), np.float32(2), np.array(5)),
+    *("text", "é", "\udcff", b"bytes", b"\xff", b"", np.str_("text"), np.bytes_(b"a\0")),
+    *(np.ones(2, np.float32), np.ones(3, np.float32), np.ones(2), np.ones((3, 2), np.float32)),
+    *(np.ones(2, ">f4"), np.ones((4, 5, 3), np.uint8), np.zeros((0, 1 << 40), np.float32)),
+    *(
+        [1, 2],
+        [1.5, 2],
+        [[1, 2], [3, 4]],
+        [np.ones(2, np.float32)],
+        np.ma.array([1.0, 2.0], "f4", mask=[0, 1]),
+    ),
+    *(np.array("text", object), np.arange(3), np.array(["a", b"b"], object), None, PNG),
+]
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=str)
+@given(values=st.lists(st.sampled_from(VALUES), min_size=1, max_size=4))
+def test_values_are_checked_together_as_one_by_one(feature, values):
+    encoder = Encoder(Schema({"x": feature}))
+    records = [{"x": value} for value in values]
+    try:
+        checked = list(map(encoder.check, records))
+        expected = list(map(encoder.pack, checked))
+    except ValueError as error:
+        with pytest.raises(ValueError, match=f"^{re.escape(str(error))}$"):
+            encoder.pack_all(encoder.check_all(records))
+        return
+    columns = encoder.check_all(records)
+    assert encoder.pack_all(columns) == expected
+    assert list(map(type, columns["x"])) == [type(values["x"]) for values in checked]
 
 
 def test_a_failed_record_does_not_affect_later_ones():
