@@ -88,8 +88,7 @@ class Pool:
         self._lock = threading.Lock()
         self._ahead = _AHEAD * processes if processes > 1 else 0
         self._busy: set[Any] = set()
-        if processes > 1:
-            keep_freed()  # Results may be megabytes, each of which is freed soon.
+        keep_freed()  # Results may be megabytes, each of which is freed soon.
         self._threads = [
             threading.Thread(
                 target=self._serve, args=(fork_context(preload), process_context()), daemon=True

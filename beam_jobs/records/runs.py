@@ -22,8 +22,9 @@ from beam_jobs.records.spool import LOCATED_BYTES, LOCATOR, Spool, SpoolFile
 RUN_BYTES = 64 << 20
 
 # Bytes of a block if the shards are known, and if they are not: then a shard's writer also reads the records
-# of its neighbours in two blocks.
-_KNOWN_BYTES, _UNKNOWN_BYTES = 4 << 20, 16 << 10
+# of its neighbours in two blocks. A disk reads ahead twice as much, and with a quarter, blocks of recordings take
+# more time than their records.
+_KNOWN_BYTES, _UNKNOWN_BYTES = 4 << 20, 64 << 10
 
 # Blocks in one element of the runner, of 33 bytes each.
 _INDEX_BLOCKS = 1 << 14

@@ -178,8 +178,13 @@ class InputEncoder:
         name = str(value) if isinstance(value, str | os.PathLike) else f"{number:08d}"
         note_reading(name)
         try:
-            for end, row in _records_of(self.function(value)):
-                encoder.add_row(row, name + end)
+            result = self.function(value)
+            is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
+            if is_pair or isinstance(result, Mapping):
+                encoder.add_row(result, name)
+            else:
+                for n, row in enumerate(rows_of(result)):
+                    encoder.add_row(row, None if type(row) is tuple else f"{name}#{n}")
         except JobError:
             raise
         except Exception as error:
@@ -192,15 +197,6 @@ class InputEncoder:
 
 def _crc(data: bytes) -> bytes:
     return google_crc32c.value(data).to_bytes(4, "little")
-
-
-def _records_of(result: Any) -> Iterator[tuple[str, Any]]:
-    """Yields (the end of its key, record) for what a function returned: one record, or an iterable of them."""
-    is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
-    if isinstance(result, Mapping) or is_pair:
-        yield "", result
-    else:
-        yield from ((f"#{n}", row) for n, row in enumerate(rows_of(result)))
 
 
 def identity_of(output: Output, *rules: Rule | None) -> str:

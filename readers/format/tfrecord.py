@@ -96,15 +96,12 @@ def frame_parts(parts: Parts) -> bytes:
 
 def frame_all(records: Sequence[bytes]) -> list[bytes]:
     """Frames many records, in a quarter of the time of calling `frame` for each."""
+    sizes = list(map(len, records))
+    _check(max(sizes, default=0))
     crcs = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     masked = (crcs >> 15 | crcs << 17) + np.uint32(_MASK_DELTA)
-    footers = masked.astype("<u4").tobytes()
-    framed = []
-    for number, data in enumerate(records):
-        _check(len(data))
-        at = FOOTER_BYTES * number
-        framed.append(_header(len(data)) + data + footers[at : at + FOOTER_BYTES])
-    return framed
+    footers = masked.astype("<u4").view("V4").tolist()
+    return list(map(b"".join, zip(map(_header, sizes), records, footers, strict=True)))
 
 
 def _check(size: int) -> None:
