@@ -27,13 +27,8 @@ from beam_jobs.jobs.images.boxes import (
     BoxOrder,
     MissingError,
 )
-from beam_jobs.jobs.images.coco_file import BoxUnit, coco_file
-from beam_jobs.jobs.images.coco_objects import (
-    CocoAnnotations,
-    CocoObject,
-    Segmentation,
-    reversed_name,
-)
+from beam_jobs.jobs.images.coco_file import BoxUnit, CocoFile, coco_file, reversed_name
+from beam_jobs.jobs.images.coco_objects import CocoObject, Segmentation
 from beam_jobs.jobs.images.voc_yolo import (
     YoloLines,
     read_class_names,
@@ -44,7 +39,7 @@ from beam_jobs.jobs.images.voc_yolo import (
 )
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Names, label_names
-from beam_jobs.sources.source import Source, column_of
+from beam_jobs.sources.source import Source
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 from beam_jobs.storage.paths import absolute_path
@@ -172,8 +167,8 @@ class ImageAnnotations:
                     texts = self.found(coco.captions, source.file)
                     row |= {} if texts is None else {"captions": texts}
                 elif boxes := self.found(coco.boxes, source.file):
-                    row["boxes"] = [boxes.corners.tolist(), *boxes[1:]]
-                    row |= {"objects": coco.objects(source.file)} if self.details else {}
+                    row["boxes"] = [boxes.corners.tolist(), *boxes[1:4]]
+                    row |= {"objects": boxes.objects} if self.details else {}
             path = image_path(source, path)
             joined = [
                 entry for files in self._files for entry in files.find(source, path, statuses)
@@ -183,7 +178,7 @@ class ImageAnnotations:
         return source._replace(row=row, joined=tuple(joined))
 
     @property
-    def _coco_files(self) -> dict[str, tuple[CocoAnnotations, str]]:
+    def _coco_files(self) -> dict[str, tuple[CocoFile, str]]:
         """Flag -> the COCO file or table that annotates all images, and whether for `boxes` or `captions`."""
         files = {}
         if self.boxes in ("coco", "csv"):
@@ -278,9 +273,11 @@ class ImageAnnotations:
         if self.boxes in ("coco", "csv"):
             if "boxes" not in source.row:
                 raise MissingError("no boxes found")
-            corners, names, size, remarks = column_of(source.row, "boxes")
+            corners, names, size, remarks = source.row["boxes"]
+            objects = [CocoObject(*values) for values in source.row.get("objects", ())]
             corners = np.array(corners, np.float64).reshape(-1, 4)
-            return Boxes(corners, tuple(names), tuple(size) if size else None, tuple(remarks))
+            size = tuple(size) if size else None
+            return Boxes(corners, tuple(names), size, tuple(remarks), objects)
         if self.boxes == "voc":
             return voc_boxes(read_joined(source, "boxes"))
         try:
@@ -289,12 +286,8 @@ class ImageAnnotations:
             # In YOLO, an image without objects has an empty file, or no file.
             if self.unannotated != "auto":
                 raise
-            return Boxes(np.zeros((0, 4)), (), None, (_NO_FILE,))
+            return Boxes.of([], remarks=(_NO_FILE,))
         return yolo_boxes(data, self.class_names, self.yolo_lines)
-
-    def objects_of(self, source: Source) -> list[CocoObject]:
-        """The objects in an image of a COCO file, crowds included."""
-        return [CocoObject(*values) for values in source.row.get("objects", ())]
 
     def captions_of(self, source: Source) -> list[str]:
         """The captions of an image; raises what `boxes_of` does."""
@@ -379,7 +372,7 @@ def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotatio
     names = coco.category_names
     if not names:
         raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
-    if 0 < coco.pixels.max(initial=0) <= LARGEST_FRACTION:
+    if 0 < coco.largest <= LARGEST_FRACTION:
         raise UsageError(
             f"--boxes coco:{path}: all boxes lie in one pixel: are they fractions of the image?"
         )

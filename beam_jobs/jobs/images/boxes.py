@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
+from beam_jobs.jobs.images.coco_objects import CocoObject
 
 Resize = Literal["stretch", "fit", "crop"]
 
@@ -54,12 +56,28 @@ class Boxes(NamedTuple):
         names: The class names of the n boxes.
         size: The (height, width) of the image in pixels according to the annotation, or None.
         remarks: What was not read, and what was taken for what.
+        objects: All objects of a COCO file, crowds included.
     """
 
     corners: np.ndarray
     names: tuple[str, ...]
     size: tuple[int, int] | None
     remarks: tuple[str, ...] = ()
+    objects: Sequence[CocoObject] = ()
+
+    @classmethod
+    def of(
+        cls,
+        boxes: Sequence[tuple[str, Sequence[float]]],
+        size: tuple[int, int] | None = None,
+        remarks: tuple[str, ...] = (),
+        objects: Sequence[CocoObject] = (),
+    ) -> Boxes:
+        """The boxes of names and corners, which are in pixels if there is a size."""
+        corners = np.array([box for _, box in boxes], np.float64).reshape(-1, 4)
+        if size:
+            corners /= size * 2
+        return cls(corners, tuple(name for name, _ in boxes), size, remarks, objects)
 
 
 def number_of(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Reads COCO's files as a stream into arrays (the largest has 450 MB), and tables of boxes like them.
+"""The images of a COCO file (the largest has 450 MB) or of a table of boxes, with their boxes and captions.
 
 Source: cocodataset.org/#format-data.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import codecs
 import functools
+import os
 from array import array
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -20,127 +22,74 @@ from beam_jobs import progress
 from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
-from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE
+from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE, Boxes, MissingError
 from beam_jobs.jobs.images.coco_entries import entries, table_entries
-from beam_jobs.jobs.images.coco_objects import CocoAnnotations, reversed_name
+from beam_jobs.jobs.images.coco_objects import CocoObject
+from beam_jobs.storage.paths import comparable
 
 # The unit of corners in a table of boxes.
 BoxUnit = Literal["auto", "pixels", "fractions"]
 
-
 # The fields of objects that are read on request.
 _DETAILS = ("segmentation", "keypoints")
 
-
-def read_coco(path: str, details: bool = False) -> CocoAnnotations:
-    """Reads a file of instances or captions once, from its start to its end.
-
-    Args:
-        path: The file.
-        details: Whether to read segmentations and keypoints, which take as much memory as in the file.
-
-    Raises:
-        UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
-    """
-    lists = _CocoLists(path, details)
-    try:
-        with open_annotations(path) as file:
-            mark = file.read(3)
-        with open_annotations(path) as file:
-            file.read(3 if mark == codecs.BOM_UTF8 else 0)
-            for section, entry in entries(file, _DETAILS * details):
-                lists.add(section, entry)
-    except (OSError, RejectError) as error:
-        raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
-    # Some backends of ijson pass on the errors of Python's own parser.
-    except (ijson.JSONError, ValueError) as error:
-        raise UsageError(f"{path}: not JSON: {' '.join(str(error).split()):.200}") from None
-    return lists.annotations()
+_CROWDS = "its crowds were left out of the boxes"
 
 
-def read_table(path: str, unit: BoxUnit = "auto") -> CocoAnnotations:
-    """Reads a table with a row for each box; classes are in sorted order.
+class CocoFile:
+    """The images of a COCO file, or of a table of boxes, by their names.
+
+    `boxes` leaves out crowds (`iscrowd`): one stands for many objects, which a record cannot
+    express. The training scripts of torchvision and Detectron2 leave them out too.
 
     Args:
         path: The file.
-        unit: The unit of corners; "auto" takes them for fractions if none is above 1.01.
+        lists: (section, entry) of its lists.
+        details: Whether objects keep their segmentations and keypoints, which take as much memory as in the file.
+        kind: The kind of file, for errors.
+
+    Attributes:
+        names: The file names of the n images with their parts reversed (`1.jpg/train` for
+            `train/1.jpg`), sorted: names that end alike are neighbors.
+        sizes: The (height, width) of the images in pixels, int64 [n, 2].
+        category_names: The names in the order of the categories' ids.
+        keypoint_names: The names of all keypoints.
+        largest: The largest corner of a box, in the unit of the file.
+        unsized: The unit of corners, "fractions" or "pixels", in a table whose sizes do not matter.
+        remark: A remark about the unit that was assumed; empty if the file states it.
 
     Raises:
-        UsageError: The file cannot be read, or lacks a column.
+        UsageError: A field of an entry is missing or has a wrong type, there are no images, two have the same id or
+            name, or an annotation names an image or a category that does not exist.
     """
-    lists = _CocoLists(path, details=False)
-    for section, entry in table_entries(path):
-        lists.add(section, entry)
-    found = lists.annotations()
-    order = np.argsort(found.category_names)
-    written, stated = found.pixels, unit
-    if unit == "auto":
-        unit = "fractions" if written.max(initial=0) <= LARGEST_FRACTION else "pixels"
-    unsized = unit if unit == "fractions" or (found.sizes == 1).all() else ""
-    remark = f"the table's corners were taken for {unit}; --box_unit says what they are"
-    return replace(
-        found,
-        category_names=tuple(sorted(found.category_names)),
-        classes=np.argsort(order)[found.classes],
-        corners=written if unsized else found.corners,
-        unsized=unsized,
-        kind="table",
-        remark=remark if unsized and stated == "auto" else "",
-    )
 
-
-@functools.lru_cache(maxsize=4)
-def _read_unchanged(
-    path: str, details: bool, table: bool, unit: BoxUnit, _: tuple[int, int] | None
-) -> CocoAnnotations:
-    with progress.early("reading annotations"):
-        return read_table(path, unit) if table else read_coco(path, details)
-
-
-def coco_file(
-    flag: str, path: str, details: bool = False, table: bool = False, unit: BoxUnit = "auto"
-) -> CocoAnnotations:
-    """The contents of a COCO file or a table of boxes, read again only if the file has changed.
-
-    Arguments and errors as for `read_coco` and `read_table`; errors name the flag.
-    """
-    try:
-        return _read_unchanged(path, details, table, unit, file_status(path))
-    except UsageError as error:
-        raise UsageError(f"{flag}:{error.message}") from None
-
-
-class _CocoLists:
-    """The lists of a COCO file while it is read, with a few bytes for each entry."""
-
-    def __init__(self, path: str, details: bool) -> None:
-        self._path = path
-        self._details = details
-        self._names: list[bytes] = []
-        self._ids, self._sizes = array("q"), array("q")
-        self._broken: dict[int, str] = {}  # by the image's id
+    def __init__(
+        self,
+        path: str,
+        lists: Iterable[tuple[str, dict[str, Any]]],
+        details: bool = False,
+        kind: str = "COCO file",
+    ) -> None:
+        self._path, self._details, self._kind = path, details, kind
+        self.unsized = self.remark = ""
+        self.largest = 0.0
+        self.keypoint_names: tuple[str, ...] = ()
         self._categories: dict[int, str] = {}
         self._category_ids: dict[str, int] = {}
-        self._box_images, self._box_categories = array("q"), array("q")
-        self._pixels = array("d")
-        self._crowds = array("b")
-        self._box_details: list[bytes] = []
-        self._keypoint_names: tuple[str, ...] = ()
-        self._caption_images = array("q")
-        self._captions: list[bytes] = []
-
-    def add(self, section: str, entry: dict[str, Any]) -> None:
-        """Adds an entry of one of the lists.
-
-        Raises:
-            UsageError: A field of the entry is missing or has a wrong type.
-        """
-        if section == "images":
-            self._add_image(entry)
-        elif section == "categories":
-            self._add_category(entry)
-        else:
-            self._add_annotation(entry)
+        self._used = dict[int, None]()  # categories, in the order of annotations
+        self._images: dict[int, tuple[bytes, list[int]]] = {}  # names and sizes
+        self._broken: dict[int, str] = {}  # by the image's id
+        # Of captions and objects: the ids of their images, and their JSON, each after a comma. Bytes objects of
+        # orjson would take a page of memory each.
+        self._owners, self._lengths, self._values = array("q"), array("I"), bytearray()
+        add = {
+            "images": self._add_image,
+            "annotations": self._add_annotation,
+            "categories": self._add_category,
+        }
+        for section, entry in lists:
+            add[section](entry)
+        self._sort()
 
     def _error(self, reason: str) -> UsageError:
         return UsageError(f"{self._path}: {reason}")
@@ -159,15 +108,17 @@ class _CocoLists:
     def _add_image(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "id", "an image")
         name = self._name(entry, "file_name", f"image {image}")
+        if image in self._images:
+            raise self._error(f"two images have the id {image}")
+        size = []
         for side in ("height", "width"):
             pixels = _integer(entry.get(side)) or 0
             if not 0 < pixels < MAX_SIDE:
                 reason = f"its annotations give it {side} {entry.get(side)!r:.80}"
                 self._broken[image] = f"{reason}, expected a number of pixels"
                 pixels = 1
-            self._sizes.append(pixels)
-        self._ids.append(image)
-        self._names.append(reversed_name(name))
+            size.append(pixels)
+        self._images[image] = reversed_name(name), size
 
     def _add_category(self, entry: dict[str, Any]) -> None:
         category = self._id(entry, "id", "a category")
@@ -182,12 +133,12 @@ class _CocoLists:
         keypoints = entry.get("keypoints") or []
         is_list = isinstance(keypoints, list)
         names = tuple(map(str, keypoints)) if is_list else ()
-        if not is_list or (names and self._keypoint_names not in ((), names)):
+        if not is_list or (names and self.keypoint_names not in ((), names)):
             raise self._error(
                 f"category {category} has keypoints {keypoints!r:.80}, expected a list, the same in all "
                 "categories"
             )
-        self._keypoint_names = names or self._keypoint_names
+        self.keypoint_names = names or self.keypoint_names
 
     def _add_annotation(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "image_id", "an annotation")
@@ -195,84 +146,138 @@ class _CocoLists:
             self._broken[image] = error
             return
         bbox, caption = entry.get("bbox"), entry.get("caption")
-        if bbox is None and not isinstance(caption, str):
+        if isinstance(caption, str):
+            self._keep(image, caption.encode(errors="replace").decode())
+        elif bbox is None:
             raise self._error(
                 f"an annotation of image {image} has neither a bbox nor a caption: expected a file "
                 "of instances or captions"
             )
-        if isinstance(caption, str):
-            self._caption_images.append(image)
-            self._captions.append(caption.encode(errors="replace"))
-        if bbox is not None:
-            self._box_images.append(image)
-            self._box_categories.append(self._id(entry, "category_id", "an annotation"))
-            if not _is_box(bbox):
-                found = f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
-                self._broken[image] = (
-                    f"annotation {entry['id']}: {found}" if "id" in entry else found
-                )
-                bbox = (0, 0, 0, 0)
-            self._pixels.extend(bbox)
-            self._crowds.append(entry.get("iscrowd") in (1, "1"))
-            fields = {name: entry.get(name) for name in ("id", *_DETAILS) * self._details}
-            self._box_details.append(orjson.dumps(fields))
+        if bbox is None:
+            return
+        category = self._id(entry, "category_id", "an annotation")
+        self._used[category] = None
+        if not _is_box(bbox):
+            found = f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
+            self._broken[image] = f"annotation {entry['id']}: {found}" if "id" in entry else found
+            bbox = [0] * 4
+        self.largest = max(self.largest, bbox[0] + bbox[2], bbox[1] + bbox[3])
+        details = {name: entry.get(name) for name in ("id", *_DETAILS) * self._details}
+        self._keep(image, [category, entry.get("iscrowd") in (1, "1"), *bbox, details])
 
-    def annotations(self) -> CocoAnnotations:
-        """The annotations of all entries, by image.
+    def _keep(self, image: int, value: str | list[Any]) -> None:
+        """Keeps a caption, or an object."""
+        text = b"," + orjson.dumps(value)
+        self._owners.append(image)
+        self._lengths.append(len(text))
+        self._values += text
 
-        Raises:
-            UsageError: The file has no images, two have the same id or name, or an annotation names
-                an image or a category that does not exist.
-        """
-        if not self._ids:
+    def _sort(self) -> None:
+        """Sorts the images by name, and the captions and objects by image."""
+        if not self._images:
             raise self._error("not a COCO file: it has no images")
-        order = sorted(range(len(self._names)), key=self._names.__getitem__)
-        names = Ragged.of([self._names[image] for image in order])
-        ids, sizes = np.array(self._ids)[order], np.array(self._sizes).reshape(-1, 2)[order]
-        for before, name in pairwise(names):
+        ids = sorted(self._images, key=self._images.__getitem__)
+        rows = {image: row for row, image in enumerate(ids)}
+        self.names = [self._images[image][0] for image in ids]
+        self.sizes = np.array([self._images[image][1] for image in ids])
+        for before, name in pairwise(self.names):
             if before == name:
                 text = reversed_name(name.decode()).decode()
                 raise self._error(f"two images have the file_name {text!r:.80}")
-        in_order = np.sort(ids)
-        if len(twice := in_order[1:][in_order[1:] == in_order[:-1]]):
-            raise self._error(f"two images have the id {twice[0]}")
-        box_order, box_rows, box_starts = self._by_image(self._box_images, ids)
-        caption_order, _, caption_starts = self._by_image(self._caption_images, ids)
-        x, y, width, height = np.array(self._pixels).reshape(-1, 4)[box_order].T
-        corners = np.stack((y, x, y + height, x + width), axis=1)
+        try:
+            owners = np.fromiter(map(rows.__getitem__, self._owners), np.int64)
+        except KeyError as unknown:
+            raise self._error(f"an annotation has image_id {unknown}, which no image has") from None
+        if unknown_categories := [id_ for id_ in self._used if id_ not in self._categories]:
+            raise self._error(
+                f"an annotation has category_id {unknown_categories[0]}, which no category has"
+            )
+        order = np.argsort(owners, kind="stable")
+        values = Ragged(np.array(self._lengths), bytes(self._values)).take(order)
+        ends = np.concatenate(([0], values.ends))
+        self._text = values.data
+        self._starts = ends[np.searchsorted(owners[order], np.arange(len(ids) + 1))]
+        self._broken = {rows[image]: error for image, error in self._broken.items()}
         categories = dict(sorted(self._categories.items()))
-        used = self._rows("category", self._box_categories, np.array([*categories], np.int64))
-        broken = self._rows("image", array("q", self._broken), ids).tolist()
-        return CocoAnnotations(
-            category_names=tuple(categories.values()),
-            names=names,
-            sizes=sizes,
-            broken=dict(zip(broken, self._broken.values(), strict=True)),
-            box_starts=box_starts,
-            corners=corners / np.tile(sizes[box_rows], 2),
-            classes=used[box_order],
-            crowds=np.array(self._crowds, bool)[box_order],
-            details=Ragged.of([self._box_details[number] for number in box_order.tolist()]),
-            keypoint_names=self._keypoint_names,
-            caption_starts=caption_starts,
-            all_captions=Ragged.of([self._captions[number] for number in caption_order.tolist()]),
+        self.category_names = tuple(categories.values())
+        self._classes = {category: class_ for class_, category in enumerate(categories)}
+        del self._images, self._owners, self._lengths, self._values
+
+    def boxes(self, file_name: str) -> Boxes:
+        """The boxes of an image in the order of the file.
+
+        Args:
+            file_name: The image's path. If the file has no image of this name, the image with the
+                longest end of this path as its name is taken; or else the only image whose path
+                ends with it.
+
+        Raises:
+            RejectError: The file has no such image, gives it no size, or a box is not valid.
+        """
+        row = self.row(file_name)
+        if row in self._broken:
+            raise RejectError(self._broken[row])
+        boxes, objects = [], []
+        for value in self._values_of(row):
+            if isinstance(value, list):
+                category, crowd, x, y, width, height, details = value
+                class_ = self._classes[category]
+                objects.append(CocoObject(class_, crowd, orjson.dumps(details).decode()))
+                if not crowd:
+                    box = y, x, y + height, x + width
+                    boxes.append((self.category_names[class_], box))
+        remarks = self.remark, _CROWDS if len(boxes) < len(objects) else ""
+        size = None if self.unsized else tuple(self.sizes[row].tolist())
+        return Boxes.of(boxes, size, tuple(filter(None, remarks)), objects)
+
+    def captions(self, file_name: str) -> tuple[str, ...]:
+        """The captions of an image, looked up as in `boxes`, in the order of the file.
+
+        Raises:
+            RejectError: The file has no such image.
+        """
+        values = self._values_of(self.row(file_name))
+        return tuple(value for value in values if isinstance(value, str))
+
+    def _values_of(self, row: int) -> list[Any]:
+        start, end = self._starts[row : row + 2].tolist()
+        found: list[Any] = orjson.loads(b"[%b]" % self._text[start + 1 : end])
+        return found
+
+    def row(self, file_name: str) -> int:
+        """The number of an image in `names`, looked up as in `boxes`.
+
+        Raises:
+            MissingError: The file has no such image.
+        """
+        stem, _ = os.path.splitext(file_name)
+        for name in (reversed_name(file_name), reversed_name(stem)):  # Some tables name the stems.
+            start = name
+            while start:
+                row = bisect_left(self.names, start)
+                if row < len(self.names) and self.names[row] == start:
+                    return row
+                start = start.rpartition(b"/")[0]
+            longer = self._rows_below(name)
+            if len(longer) == 1:
+                return longer[0]
+        name, _, _ = reversed_name(file_name).partition(b"/")
+        alike = self._rows_below(name) or [0]
+        known = self.names[alike[0]]
+        hint = ": give --input the folder above" if known.startswith(name + b"/") else ""
+        raise MissingError(
+            f"the {self._kind} has no image of this name; it has {reversed_name(known.decode()).decode()!r}{hint}"
         )
 
-    def _by_image(
-        self, images: array[int], ids: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The order of annotations by image, their images' rows in it, and each row's start."""
-        rows = self._rows("image", images, ids)
-        order = np.argsort(rows, kind="stable")
-        return order, rows[order], np.searchsorted(rows[order], np.arange(len(ids) + 1))
+    def _rows_below(self, name: bytes) -> range:
+        """The rows of the names that end with a reversed name, after a folder."""
+        # "0" is the character after "/".
+        return range(bisect_left(self.names, name + b"/"), bisect_left(self.names, name + b"0"))
 
-    def _rows(self, what: str, wanted: array[int], ids: np.ndarray) -> np.ndarray:
-        """The indices in `ids` of the wanted ids."""
-        found = np.array(wanted)
-        if len(unknown := found[~np.isin(found, ids)]):
-            raise self._error(f"an annotation has {what}_id {unknown[0]}, which no {what} has")
-        order = np.argsort(ids)
-        return order[np.searchsorted(ids, found, sorter=order)]
+
+def reversed_name(name: str) -> bytes:
+    """`1.jpg/train` for `train/1.jpg`, in its `comparable` form."""
+    return b"/".join(comparable(name).encode(errors="replace").split(b"/")[::-1])
 
 
 def _integer(value: Any) -> int | None:
@@ -289,3 +294,65 @@ def _is_box(value: Any) -> bool:
         and all(type(number) in (int, float) and abs(number) < MAX_SIDE for number in value)
         and min(value[2:]) >= 0
     )
+
+
+def read_coco(path: str, details: bool = False) -> CocoFile:
+    """Reads a file of instances or captions once, from its start to its end.
+
+    Raises:
+        UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
+    """
+    try:
+        with open_annotations(path) as file:
+            mark = file.read(3)
+        with open_annotations(path) as file:
+            file.read(3 if mark == codecs.BOM_UTF8 else 0)
+            return CocoFile(path, entries(file, _DETAILS * details), details)
+    except (OSError, RejectError) as error:
+        raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
+    # Some backends of ijson pass on the errors of Python's own parser.
+    except (ijson.JSONError, ValueError) as error:
+        raise UsageError(f"{path}: not JSON: {' '.join(str(error).split()):.200}") from None
+
+
+def read_table(path: str, unit: BoxUnit = "auto") -> CocoFile:
+    """Reads a table with a row for each box.
+
+    Args:
+        path: The file.
+        unit: The unit of corners; "auto" takes them for fractions if none is above 1.01.
+
+    Raises:
+        UsageError: The file cannot be read, or lacks a column.
+    """
+    found = CocoFile(path, table_entries(path), kind="table")
+    taken = "fractions" if found.largest <= LARGEST_FRACTION else "pixels"
+    found_unit = taken if unit == "auto" else unit
+    if found_unit == "fractions" or (found.sizes == 1).all():
+        found.unsized = found_unit
+        if unit == "auto":
+            found.remark = (
+                f"the table's corners were taken for {taken}; --box_unit says what they are"
+            )
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _read_unchanged(
+    path: str, details: bool, table: bool, unit: BoxUnit, _: tuple[int, int] | None
+) -> CocoFile:
+    with progress.early("reading annotations"):
+        return read_table(path, unit) if table else read_coco(path, details)
+
+
+def coco_file(
+    flag: str, path: str, details: bool = False, table: bool = False, unit: BoxUnit = "auto"
+) -> CocoFile:
+    """The contents of a COCO file or a table of boxes, read again only if the file has changed.
+
+    Arguments and errors as for `read_coco` and `read_table`; errors name the flag.
+    """
+    try:
+        return _read_unchanged(path, details, table, unit, file_status(path))
+    except UsageError as error:
+        raise UsageError(f"{flag}:{error.message}") from None

@@ -109,7 +109,7 @@ class AnnotationReader:
         """
         annotations, geometry = self.annotations, self.geometry
         annotated = annotations.found(annotations.boxes_of, self.source)
-        boxes = annotated or Boxes(np.zeros((0, 4)), (), None)
+        boxes = annotated or Boxes.of([])
         if annotations.in_pixels:
             size = geometry.stored if annotations.about == "stored" else geometry.upright
             boxes = boxes._replace(corners=boxes.corners / (size * 2))
@@ -122,19 +122,15 @@ class AnnotationReader:
         record["boxes"] = in_order(corners, annotations.box_order)
         record["box_labels"] = tuple(boxes.names[row] for row in kept)
         if annotations.details:
-            record.update(self._details(boxes.size, kept))
+            record.update(self._details(boxes, kept))
         return annotated is not None
 
-    def _details(self, size: tuple[int, int] | None, kept: list[int]) -> dict[str, Any]:
-        """The masks and keypoints of COCO's objects.
-
-        Args:
-            size: (height, width) of the annotated image; None if it is not annotated.
-            kept: Which of the boxes are in the record.
-        """
+    def _details(self, boxes: Boxes, kept: list[int]) -> dict[str, Any]:
+        """The masks and keypoints of COCO's objects; `kept` are the boxes in the record."""
         annotations, geometry = self.annotations, self.geometry
-        size = size or (geometry.upright if annotations.about == "upright" else geometry.stored)
-        objects = annotations.objects_of(self.source)
+        # An image that is not annotated states no size.
+        own = geometry.upright if annotations.about == "upright" else geometry.stored
+        size, objects = boxes.size or own, boxes.objects
         with_boxes = [each for each in objects if not each.crowd]
         boxed = [with_boxes[row] for row in kept]
         features: dict[str, Any] = {}

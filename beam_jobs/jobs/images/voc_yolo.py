@@ -69,11 +69,10 @@ def voc_boxes(data: bytes) -> Boxes:
         raise RejectError(f"not XML: {error}") from None
     height, width = _voc_side(root, "height"), _voc_side(root, "width")
     objects = [_voc_object(*found) for found in enumerate(root.findall("object"), 1)]
-    corners = np.array([box for _, box in objects], np.float64).reshape(-1, 4)
-    if 0 < corners.max(initial=0) <= LARGEST_FRACTION < max(height, width):
+    largest = max((side for _, box in objects for side in box), default=0)
+    if 0 < largest <= LARGEST_FRACTION < max(height, width):
         raise RejectError("all boxes lie in one pixel: are they fractions of the image?")
-    corners /= height, width, height, width
-    return Boxes(corners, tuple(name for name, _ in objects), (height, width))
+    return Boxes.of(objects, (height, width))
 
 
 def _voc_side(root: ElementTree.Element, side: str) -> int:
@@ -139,14 +138,13 @@ def yolo_boxes(data: bytes, names: Sequence[str], lines_are: YoloLines = "auto")
         RejectError: A line is not valid, its class has no name, or a number is not a fraction.
     """
     kind = "poses" if lines_are == "poses" else "polygons"
-    classes, corners, longest = [], [], 0
+    boxes, longest = [], 0
     for number, line in enumerate(text_lines(data), 1):
         if fields := line.split():
-            classes.append(_yolo_class(number, fields[0], names))
-            corners.append(_yolo_box(number, fields[1:], kind == "poses"))
+            class_ = _yolo_class(number, fields[0], names)
+            boxes.append((class_, _yolo_box(number, fields[1:], kind == "poses")))
             longest = max(longest, len(fields))
-    remarks = (_TAKEN.format(kind),) if longest > 5 else ()
-    return Boxes(np.array(corners, np.float64).reshape(-1, 4), tuple(classes), None, remarks)
+    return Boxes.of(boxes, None, (_TAKEN.format(kind),) if longest > 5 else ())
 
 
 def _yolo_class(number: int, text: str, names: Sequence[str]) -> str:

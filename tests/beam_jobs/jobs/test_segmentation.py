@@ -284,7 +284,7 @@ def test_large_and_deep_segmentations_are_cut(tmp_path, monkeypatch):
     ):
         path.write_text(json.dumps(document(segmentation=whole)))
         found = read_coco(str(path), details=True)
-        _, person, _ = found.objects("a.png")
+        _, person, _ = found.boxes("a.png").objects
         assert orjson.loads(person.details)["segmentation"] == kept
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes
-from beam_jobs.jobs.images.coco_file import read_coco
-from beam_jobs.jobs.images.coco_objects import CocoAnnotations
+from beam_jobs.jobs.images.coco_file import CocoFile, read_coco
 from beam_jobs.jobs.images.voc_yolo import (
     MAX_BYTES,
     read_class_names,
@@ -365,7 +364,7 @@ def coco(images=(), annotations=(), categories=(), **more) -> dict:
     return {name: list(entries) for name, entries in lists.items()} | more
 
 
-def read(tmp_path: Path, document) -> CocoAnnotations:
+def read(tmp_path: Path, document) -> CocoFile:
     path = tmp_path / "instances.json"
     path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
     return read_coco(str(path))

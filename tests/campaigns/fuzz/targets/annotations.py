@@ -11,13 +11,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, move_boxes, move_keypoints
-from beam_jobs.jobs.images.coco_file import read_coco, read_table
-from beam_jobs.jobs.images.coco_objects import (
-    CocoAnnotations,
-    keypoints_of,
-    object_masks,
-    semantic_mask,
-)
+from beam_jobs.jobs.images.coco_file import CocoFile, read_coco, read_table
+from beam_jobs.jobs.images.coco_objects import keypoints_of, object_masks, semantic_mask
 from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
 from tests.campaigns.fuzz.limits import Limits
 from tests.campaigns.fuzz.mutations import json_values
@@ -39,7 +34,7 @@ def _check_boxes(boxes: Boxes) -> None:
             assert len(corners) == len(rows) and (corners[:, :2] <= corners[:, 2:]).all()
 
 
-def _check_annotations(found: CocoAnnotations, details: bool) -> None:
+def _check_annotations(found: CocoFile, details: bool) -> None:
     keypoints = len(found.keypoint_names)
     for row in range(min(len(found.names), 8)):
         name = "/".join(reversed(found.names[row].decode().split("/")))
@@ -51,7 +46,7 @@ def _check_annotations(found: CocoAnnotations, details: bool) -> None:
         if not details:
             continue
         with contextlib.suppress(RejectError):
-            objects = found.objects(name)
+            objects = found.boxes(name).objects
             height, width = found.sizes[row].tolist()
             if keypoints:
                 with contextlib.suppress(RejectError):
@@ -66,7 +61,7 @@ def _check_annotations(found: CocoAnnotations, details: bool) -> None:
 
 
 def _examine_file(
-    read: Callable[[str], CocoAnnotations], name: str, data: bytes, details: bool = False
+    read: Callable[[str], CocoFile], name: str, data: bytes, details: bool = False
 ) -> None:
     path = written(data, name)
     try:
