@@ -95,7 +95,7 @@ class ImageFlags(InputFlags):
         "boxes of objects, from a COCO file; a .csv or another table with a row for each box; or Pascal VOC's .xml or "
         "YOLO's .txt files that are named like the images, in DIR or in the format's usual folder",
         metavar="coco:FILE|csv:FILE|voc[:DIR]|yolo[:DIR]",
-        check="jobs.images.annotations:parse_boxes",
+        check="jobs.images.annotations:parse_annotations --boxes",
         everyday=True,
     )
     box_order: Literal["yxyx", "xyxy"] = flag(
@@ -126,7 +126,7 @@ class ImageFlags(InputFlags):
         "captions, from a COCO file, or from .txt files that are named like the images with one caption per line; for "
         "a column: --extra_features captions:string[]",
         metavar="coco:FILE|txt[:DIR]",
-        check="jobs.images.annotations:parse_captions",
+        check="jobs.images.annotations:parse_annotations --captions",
     )
     masks: str = flag(
         "",
@@ -215,14 +215,12 @@ class ImageFlags(InputFlags):
         """
         from beam_jobs.jobs.images.annotations import (
             ImageAnnotations,
-            parse_boxes,
-            parse_captions,
+            parse_annotations,
             with_names,
-            yolo_names,
         )
         from beam_jobs.storage.paths import absolute_path
 
-        boxes, boxes_path = parse_boxes(self.boxes)
+        boxes, boxes_path = parse_annotations(self.boxes, "--boxes")
         if self.class_names and boxes != "yolo":
             raise UsageError("--class_names names the classes in YOLO files: add --boxes yolo")
         if self.segmentation == "semantic" and self.masks:
@@ -232,11 +230,10 @@ class ImageFlags(InputFlags):
         if (self.keypoints or self.segmentation != "none") and boxes != "coco":
             name = "--keypoints" if self.keypoints else f"--segmentation {self.segmentation}"
             raise UsageError(f"{name}: these are in COCO files: add --boxes coco:FILE")
-        captions, captions_path = parse_captions(self.captions)
+        captions, captions_path = parse_annotations(self.captions, "--captions")
         annotations = ImageAnnotations(
             boxes=boxes,
             boxes_path=boxes_path,
-            class_names=yolo_names(self.class_names) if self.class_names else (),
             captions=captions,
             captions_path=captions_path,
             masks=absolute_path(self.masks) if self.masks else "",
@@ -247,7 +244,7 @@ class ImageFlags(InputFlags):
             yolo_lines=self.yolo_lines,
             box_unit=self.box_unit,
         )
-        return with_names(annotations, self.keypoints)
+        return with_names(annotations, self.class_names, self.keypoints)
 
     def make_job(self, columns: tuple[str, ...], output: str, max_bytes: int) -> ImageJob:
         from beam_jobs.jobs.images.image_job import ImageJob

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -47,6 +47,12 @@ from beam_jobs.storage.paths import absolute_path
 BoxFormat = Literal["", "coco", "csv", "voc", "yolo"]
 
 CaptionFormat = Literal["", "coco", "txt"]
+
+# By flag: the formats, and how a value is written.
+_FORMATS = {
+    "--boxes": (get_args(BoxFormat), "coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"),
+    "--captions": (get_args(CaptionFormat), "coco:FILE, txt or txt:DIR"),
+}
 
 # Whether images without an annotation are records; "auto" keeps those without a YOLO file.
 Unannotated = Literal["auto", "keep", "reject"]
@@ -310,58 +316,37 @@ def _names_in(inputs: Inputs) -> Iterator[str]:
             yield source.file
 
 
-def parse_boxes(boxes: str) -> tuple[BoxFormat, str]:
-    """The format of boxes, and the absolute path of their file or folder; empty without one.
+def parse_annotations(text: str, flag: str) -> tuple[Any, str]:
+    """The format in `--boxes` or `--captions`, and the absolute path of its file or folder; empty without one.
 
     Raises:
-        UsageError: The value of `--boxes` is not valid.
+        UsageError: The text is not valid.
     """
-    expected = "coco:FILE, csv:FILE, voc, voc:DIR, yolo or yolo:DIR"
-    kind, path = _format_and_path("--boxes", boxes, get_args(BoxFormat), expected)
-    return cast(BoxFormat, kind), path
-
-
-def parse_captions(captions: str) -> tuple[CaptionFormat, str]:
-    """The format of captions, and the absolute path of their file or folder.
-
-    Raises:
-        UsageError: The value of `--captions` is not valid, or its file cannot be read.
-    """
-    expected = "coco:FILE, txt or txt:DIR"
-    kind, path = _format_and_path("--captions", captions, get_args(CaptionFormat), expected)
-    if kind == "coco":
-        coco_file("--captions coco", path)
-    return cast(CaptionFormat, kind), path
-
-
-def _format_and_path(
-    flag: str, text: str, formats: Collection[str], expected: str
-) -> tuple[str, str]:
+    formats, expected = _FORMATS[flag]
     kind, _, path = text.partition(":")
     if kind not in formats or (kind in ("coco", "csv") and not path):
         raise UsageError(f"{flag} {text}: expected {expected}")
     return kind, absolute_path(path) if path else ""
 
 
-def yolo_names(path: str) -> tuple[str, ...]:
-    """The names in the file of `--class_names`.
+def with_names(
+    annotations: ImageAnnotations, class_names: str, keypoints: bool
+) -> ImageAnnotations:
+    """The annotations with the names of classes in a file, and of those and keypoints in a COCO file or table of boxes.
 
     Raises:
-        UsageError: The file cannot be read, or names no classes.
-    """
-    try:
-        return read_class_names(read_bytes(absolute_path(path)), path)
-    except OSError as error:
-        raise UsageError(f"--class_names {path}: cannot be read: {reason_of(error)}") from None
-
-
-def with_names(annotations: ImageAnnotations, keypoints: bool) -> ImageAnnotations:
-    """The annotations with the names of classes, and of keypoints, in their COCO file or table of boxes.
-
-    Raises:
-        UsageError: The file cannot be read, or lacks the annotations that flags ask for.
+        UsageError: A file cannot be read, or lacks the annotations that flags ask for.
     """
     path, segmentation = annotations.boxes_path, annotations.segmentation
+    if annotations.captions == "coco":
+        coco_file("--captions coco", annotations.captions_path)
+    if class_names:
+        try:
+            names = read_class_names(read_bytes(absolute_path(class_names)), class_names)
+        except OSError as error:
+            reason = reason_of(error)
+            raise UsageError(f"--class_names {class_names}: cannot be read: {reason}") from None
+        return replace(annotations, class_names=names)
     if annotations.boxes == "csv":
         table = coco_file("--boxes csv", path, table=True, unit=annotations.box_unit)
         names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
