@@ -93,20 +93,22 @@ def number_of(value: Any) -> float:
 class Geometry(NamedTuple):
     """Maps points of an image file to points of the image that is written.
 
-    First the EXIF orientation is applied, then `scale * fraction + offset` on each axis.
-
     Attributes:
         stored: (height, width) of the file's pixels.
         orientation: The EXIF orientation; any value but 1 to 8 means 1, as in Pillow.
-        scale: The scales of y and x, in fractions.
-        offset: The offsets of y and x, in fractions.
+        decoded: (height, width) of the upright image that is resized: smaller than the file's
+            if the JPEG decoder has scaled it. The decoder rounds up to whole pixels, which
+            moves each point by less than one of them.
+        image_size: (height, width) of the image that is written; None if it is not resized.
+        resize: How it gets its size.
         about: The pixels to which annotations refer.
     """
 
     stored: tuple[int, int]
-    orientation: int
-    scale: tuple[float, float] = (1.0, 1.0)
-    offset: tuple[float, float] = (0.0, 0.0)
+    orientation: int = 1
+    decoded: tuple[int, int] = (1, 1)
+    image_size: tuple[int, int] | None = None
+    resize: Resize = "stretch"
     about: AnnotationsOf = "auto"
 
     @property
@@ -120,38 +122,26 @@ class Geometry(NamedTuple):
         """Whether the EXIF rotation moves pixels, but leaves the size as it is."""
         return self.orientation in _TURNS and self.upright == self.stored
 
-    @classmethod
-    def of(
-        cls,
-        stored: tuple[int, int],
-        orientation: int,
-        decoded: tuple[int, int],
-        image_size: tuple[int, int] | None,
-        resize: Resize,
-    ) -> Geometry:
-        """The geometry of the operations of `ImageJob`.
+    @property
+    def written(self) -> tuple[int, int]:
+        """(height, width) of the image that is written."""
+        return self.image_size or self.upright
 
-        Args:
-            stored: (height, width) of the file's pixels.
-            orientation: The EXIF orientation.
-            decoded: (height, width) of the upright image that is resized: smaller than the file's
-                if the JPEG decoder has scaled it. The decoder rounds up to whole pixels, which
-                moves each point by less than one of them.
-            image_size: (height, width) of the result; None for `decoded`.
-            resize: How the image gets its size.
-        """
-        if not image_size or resize == "stretch":
-            return cls(stored, orientation)
-        (height, width), (outer_height, outer_width) = decoded, image_size
-        if resize == "fit":
-            inner, (top, left) = letterbox(decoded, image_size)
+    @property
+    def scale_and_offset(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Those that map fractions of y and x in the upright image to the image that is written."""
+        if not self.image_size or self.resize == "stretch":
+            return (1, 1), (0, 0)
+        (height, width), (outer_height, outer_width) = self.decoded, self.image_size
+        if self.resize == "fit":
+            inner, (top, left) = letterbox(self.decoded, self.image_size)
             scale = inner[0] / outer_height, inner[1] / outer_width
-            return cls(stored, orientation, scale, (top / outer_height, left / outer_width))
+            return scale, (top / outer_height, left / outer_width)
         # The fraction of each axis that `PIL.ImageOps.fit` keeps; it cuts at fractions of a pixel.
         ratio = outer_width / outer_height
         kept = min(1.0, width / ratio / height), min(1.0, ratio * height / width)
         scale = 1 / kept[0], 1 / kept[1]
-        return cls(stored, orientation, scale, ((1 - scale[0]) / 2, (1 - scale[1]) / 2))
+        return scale, ((1 - scale[0]) / 2, (1 - scale[1]) / 2)
 
 
 def letterbox(
@@ -185,7 +175,8 @@ def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray
     corners = np.clip(boxes.corners, 0, 1)
     if is_about_stored(boxes.size, geometry, "its boxes are"):
         corners = _turned(corners, geometry.orientation)
-    corners = corners * (geometry.scale * 2) + geometry.offset * 2
+    scale, offset = geometry.scale_and_offset
+    corners = corners * (scale * 2) + offset * 2
     result = np.clip(corners, 0, 1).astype(np.float32)
     kept = np.flatnonzero((result[:, 2:] - result[:, :2] > _NO_AREA).all(axis=1))
     return result[kept], kept
@@ -211,7 +202,8 @@ def move_keypoints(
     points = keypoints[..., :2].reshape(-1, 2)
     if is_about_stored(size, geometry, "its keypoints are"):
         points = _turned(np.tile(points, 2), geometry.orientation)[:, :2]
-    moved = points * geometry.scale + geometry.offset
+    scale, offset = geometry.scale_and_offset
+    moved = points * scale + offset
     both = np.concatenate((points, moved), axis=1)
     result = np.concatenate((moved, keypoints[..., 2].reshape(-1, 1)), axis=1)
     result[((both < 0) | (both > 1)).any(axis=1) | (result[:, 2] <= 0)] = 0

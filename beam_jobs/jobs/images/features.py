@@ -17,7 +17,6 @@ from beam_jobs.jobs.images.boxes import (
     AnnotationsOf,
     Boxes,
     Geometry,
-    Resize,
     in_order,
     is_about_stored,
     move_boxes,
@@ -56,16 +55,12 @@ class AnnotationReader:
         annotations: Where they are.
         source: The image.
         geometry: Maps its points.
-        image_size: (height, width) of its masks; None keeps the image's own size.
-        resize: How it gets its size.
         max_pixels: The most pixels of a mask file, and of the masks of all objects.
     """
 
     annotations: ImageAnnotations
     source: Source
     geometry: Geometry
-    image_size: tuple[int, int] | None
-    resize: Resize
     max_pixels: int
 
     def add_to(self, record: Record) -> None:
@@ -96,7 +91,7 @@ class AnnotationReader:
 
     def _mask(self, data: bytes | None) -> Image.Image:
         if data is None:
-            return Image.new("L", self._mask_size[::-1])
+            return Image.new("L", self.geometry.written[::-1])
         mask = read_mask(data, self.max_pixels)
         # YOLO's boxes state no size and refer to the upright image, so a mask with them does too.
         tie: AnnotationsOf = "upright" if self.annotations.boxes == "yolo" else "stored"
@@ -146,7 +141,7 @@ class AnnotationReader:
 
     def _instance_masks(self, objects: Sequence[CocoObject], size: tuple[int, int]) -> np.ndarray:
         """The mask of each of n objects, uint8 [n, height, width]: 1 inside, 0 outside."""
-        shape = len(objects), *self._mask_size
+        shape = len(objects), *self.geometry.written
         if (pixels := math.prod(shape)) > self.max_pixels:
             raise RejectError(
                 f"the masks of its {len(objects)} objects have {pixels} pixels, more than "
@@ -157,16 +152,12 @@ class AnnotationReader:
             result[number] = np.asarray(self._moved(Image.fromarray(mask)))
         return result
 
-    @property
-    def _mask_size(self) -> tuple[int, int]:
-        return self.image_size or self.geometry.upright
-
     def _moved(self, mask: Image.Image, tie: AnnotationsOf = "stored") -> Image.Image:
         """A mask, turned and resized like its image; `tie` are its pixels if its size fits both."""
-        size = mask.height, mask.width
-        if is_about_stored(size, self.geometry, "its mask is", tie):
-            mask = turned(mask, self.geometry.orientation)
-        return resized(mask, self.image_size, self.resize, Image.Resampling.NEAREST)
+        geometry, size = self.geometry, (mask.height, mask.width)
+        if is_about_stored(size, geometry, "its mask is", tie):
+            mask = turned(mask, geometry.orientation)
+        return resized(mask, geometry.image_size, geometry.resize, Image.Resampling.NEAREST)
 
 
 def read_mask(data: bytes, max_pixels: int) -> Image.Image:

@@ -67,27 +67,6 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def _open(file: BinaryIO) -> Image.Image:
-    """Opens an image file of any size, with the opener of an optional package if it needs one.
-
-    Raises:
-        RejectError: The format is unknown, or its package is not installed.
-    """
-    try:
-        return Image.open(file, formats=_formats())
-    except UnidentifiedImageError:
-        file.seek(0)
-        head = file.read(16)
-    if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
-        raise RejectError(_reason(head))
-    try:
-        require("pillow_heif", "heif", "HEIC and HEIF files").register_heif_opener()
-    except UsageError as error:
-        raise RejectError(error.message) from None
-    _formats.cache_clear()
-    return _open(file)
-
-
 def _reason(head: bytes) -> str:
     """Why a file that begins with these bytes cannot be opened."""
     if not head:
@@ -100,18 +79,29 @@ def _reason(head: bytes) -> str:
 
 
 def open_image(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Opens an image file; only its header is read.
+    """Opens an image file, with the opener of an optional package if it needs one; only its header is read.
 
     Raises:
-        RejectError: The image has more than `max_pixels`, or its format is not in `FORMATS`.
+        RejectError: The image has more than `max_pixels`, its format is not in `FORMATS`, or its package is not
+            installed.
+        DecompressionBombError: It has more than twice as many pixels.
     """
     # Pillow warns above its own limit, and rejects images of twice as many pixels.
     if max_pixels > (Image.MAX_IMAGE_PIXELS or max_pixels):
         Image.MAX_IMAGE_PIXELS = max_pixels
     try:
-        image = _open(file)
-    except Image.DecompressionBombError as error:
-        raise _too_large(error, max_pixels) from None
+        image = Image.open(file, formats=_formats())
+    except UnidentifiedImageError:
+        file.seek(0)
+        head = file.read(16)
+        if head[4:8] != b"ftyp" or head[8:12] not in _HEIF_BRANDS or "HEIF" in _formats():
+            raise RejectError(_reason(head)) from None
+        try:
+            require("pillow_heif", "heif", "HEIC and HEIF files").register_heif_opener()
+        except UsageError as error:
+            raise RejectError(error.message) from None
+        _formats.cache_clear()
+        return open_image(file, max_pixels)
     check_pixels(image, max_pixels)
     return image
 
@@ -138,7 +128,7 @@ def decoding(file: BinaryIO, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Ima
             yield image
     except (RejectError, JobError):
         raise
-    except Image.DecompressionBombError as error:  # of an image inside an ICO file
+    except Image.DecompressionBombError as error:
         raise _too_large(error, max_pixels) from None
     except Exception as error:  # Pillow's plugins raise nearly everything on broken input
         raise RejectError(f"cannot be decoded: {error}") from None

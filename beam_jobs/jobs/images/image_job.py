@@ -26,7 +26,6 @@ from beam_jobs.jobs.images.image_files import (
     decoding,
     has_more_frames,
     losses,
-    open_image,
     orientation_of,
     stored_bits,
     stored_size,
@@ -41,7 +40,6 @@ from beam_jobs.jobs.images.pixels import (
     resized_by_planes,
     to_mode,
     to_png,
-    to_uint16,
     wide_pixels,
 )
 from beam_jobs.jobs.job import complete_schema
@@ -225,12 +223,11 @@ class ImageJob(FilesInParts):
         pixels, geometry, remarks = self._converted(image, file)
         record = Record({"image": pixels}, remarks)
         geometry = geometry._replace(about=self.annotations.about)
-        sizes = self.image_size, self.resize, self.max_pixels
-        AnnotationReader(self.annotations, source, geometry, *sizes).add_to(record)
+        AnnotationReader(self.annotations, source, geometry, self.max_pixels).add_to(record)
         if mask := record.get("mask"):
             record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
         if self.image_info:
-            height, width = self.image_size or geometry.upright
+            height, width = geometry.written
             record.update(height=height, width=width, depth=self.channels)
             record["filename"] = source.file.rpartition("/")[2]
         return record
@@ -269,7 +266,7 @@ class ImageJob(FilesInParts):
             image.load()  # a broken image is rejected in every encoding
             file.seek(0)
             if kept := kept_file(file.read(), self.strip_metadata):
-                return kept, Geometry(stored, 1), ()
+                return kept, Geometry(stored), ()
         encoding: str = self.encoding
         if encoding == "source":
             encoding = encoding_of(image.format, self.channels)
@@ -283,13 +280,13 @@ class ImageJob(FilesInParts):
             pixels = encoded(self._resized(upright), encoding)
             remarks = losses(image, bits, upright, self.channels)
         else:
-            wide = self._wide(image, file)
+            wide = wide_pixels(image, file, self.channels, self.dtype)
             decoded = wide.shape[0], wide.shape[1]
             pixels = self._encoded_wide(wide)
             remarks = losses(image, 0 if keeps_bits else bits, None, self.channels)
         if is_tiff:  # Pillow states the upright size before it decodes and turns it.
             stored = Geometry(decoded, orientation).upright
-        geometry = Geometry.of(stored, orientation, decoded, self.image_size, self.resize)
+        geometry = Geometry(stored, orientation, decoded, self.image_size, self.resize)
         return pixels, geometry, tuple(remarks)
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
@@ -300,23 +297,11 @@ class ImageJob(FilesInParts):
             # 2.3 times as fast from 640x480 to 224x224.
             image.draft(None, (height, width) if swapped else (width, height))
 
-    def _wide(self, image: Image.Image, file: BinaryIO) -> np.ndarray:
-        """The upright pixels of an image for dtypes other than uint8, float32 [H, W, C]."""
-
-        def reopen() -> Image.Image:
-            again = open_image(file, self.max_pixels)
-            if image.tell():
-                again.seek(image.tell())
-            check_decodable(again, file, self.dtype)
-            return again
-
-        return wide_pixels(image, reopen, self.channels, self.dtype)
-
     def _encoded_wide(self, pixels: np.ndarray) -> np.ndarray | bytes:
         if self.image_size and self.image_size != pixels.shape[:2]:
             pixels = resized_by_planes(pixels, self._resized)
         if self.dtype == "uint16":
-            pixels = to_uint16(pixels)
+            pixels = np.clip(np.rint(pixels), 0, 65535).astype(np.uint16)
         return to_png(pixels) if self.encoding == "png" else pixels
 
     def _resized(self, image: Image.Image) -> Image.Image:

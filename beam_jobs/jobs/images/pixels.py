@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -209,13 +210,12 @@ def parse_image_size(text: str) -> tuple[int, int] | None:
     return int(height), int(width)
 
 
-def wide_pixels(
-    image: Image.Image, reopen: Callable[[], Image.Image], channels: int, dtype: str
-) -> np.ndarray:
+def wide_pixels(image: Image.Image, file: BinaryIO, channels: int, dtype: str) -> np.ndarray:
     """The pixels of an image, turned upright: float32 [height, width, channels].
 
     Args:
-        reopen: Opens the same frame of the same file once more.
+        image: The current frame is read.
+        file: The image's file.
         channels: 1 for gray, 3 for RGB, 4 for RGBA; without alpha, transparent pixels are blended
             with white.
         dtype: "uint16" for values from 0 to 65535; "float32" for floating-point pixels as they are,
@@ -232,7 +232,7 @@ def wide_pixels(
             )
         pixels = _with_channels(np.asarray(image)[..., None], channels, 1)
     else:
-        stored = _colors(image, reopen, channels).astype(np.float32)
+        stored = _colors(image, file, channels).astype(np.float32)
         pixels = _with_channels(stored, channels, _WHITE)
         pixels = pixels / _WHITE if dtype == "float32" else pixels
     # Pillow turns a TIFF when it decodes it, and states 1 from then on.
@@ -248,12 +248,13 @@ def has_wide_pixels(image: Image.Image) -> bool:
     return colors or image.mode.startswith(("I", "F"))
 
 
-def _colors(image: Image.Image, reopen: Callable[[], Image.Image], channels: int) -> np.ndarray:
+def _colors(image: Image.Image, file: BinaryIO, channels: int) -> np.ndarray:
     """The pixels of an image of integers in 16 bits, uint16 [height, width, C]."""
     if image.mode.startswith("I"):
         return _with_alpha_of_key(sixteen_bits(image)[..., None], image)
     if image.format in ("PNG", "TIFF"):
-        with reopen() as again:
+        with Image.open(file, formats=[image.format]) as again:
+            again.seek(image.tell())
             if has_wide_colors(again):
                 return _with_alpha_of_key(wide_colors(image, again), image)
     pixels = np.asarray(to_mode(image, channels)).astype(np.uint16) * np.uint16(257)
@@ -302,8 +303,3 @@ def resized_by_planes(
     alpha = found[..., 3:]
     found[..., :3] /= np.where(alpha > 0, alpha, 1)
     return found
-
-
-def to_uint16(pixels: np.ndarray) -> np.ndarray:
-    """The nearest whole numbers from 0 to 65535, uint16."""
-    return np.clip(np.rint(pixels), 0, _WHITE).astype(np.uint16)

@@ -87,7 +87,7 @@ def test_a_box_stays_around_its_object(kind, resize, orientation, size):
     for place in PLACES:
         image, corners = with_rectangle(stored, place)
         data = encoded(image, kind, orientation, quality=98)
-        geometry = Geometry.of(
+        geometry = Geometry(
             stored, orientation, decoded_size(data, orientation, size), size, resize
         )
         found, _ = move_boxes(boxes(corners, size=stored), geometry)
@@ -195,14 +195,14 @@ def test_boxes_are_clipped_to_the_image():
 
 def test_boxes_do_not_extend_into_the_borders_of_fit():
     # 20 x 40 in 40 x 40: rows 10 to 30.
-    geometry = Geometry.of((20, 40), 1, (20, 40), (40, 40), "fit")
+    geometry = Geometry((20, 40), 1, (20, 40), (40, 40), "fit")
     found, _ = move_boxes(boxes((-0.5, 0, 1.5, 1)), geometry)
     assert found.tolist() == [[0.25, 0, 0.75, 1]]
 
 
 def test_boxes_without_an_area_are_dropped():
     # 20 x 60 in 20 x 20: the middle third of the columns.
-    geometry = Geometry.of((20, 60), 1, (20, 60), (20, 20), "crop")
+    geometry = Geometry((20, 60), 1, (20, 60), (20, 20), "crop")
     given_boxes = boxes(
         (0, 0, 1, 0.3),  # beside the crop
         (0, 0.4, 1, 0.6),
@@ -236,7 +236,7 @@ FRACTIONS = st.floats(-0.5, 1.5)
 )
 def test_moved_boxes_are_ordered_and_inside_the_image(stored, size, resize, turn, about, data):
     corners = data.draw(st.lists(st.tuples(FRACTIONS, FRACTIONS, FRACTIONS, FRACTIONS), max_size=4))
-    geometry = Geometry.of(stored, turn, upright(stored, turn), size, resize)
+    geometry = Geometry(stored, turn, upright(stored, turn), size, resize)
     found, kept = move_boxes(boxes(*corners, size=stored if about else None), geometry)
     assert ((found >= 0) & (found <= 1)).all()
     assert (found[:, :2] < found[:, 2:]).all()
@@ -259,7 +259,7 @@ def test_a_letterbox_keeps_the_proportions_and_is_centered(size, outer):
 @pytest.mark.parametrize("size", [(7, 50), (50, 7), (33, 32), (32, 32), (5, 6)])
 @pytest.mark.parametrize("outer", [(64, 64), (70, 114), (121, 93)])
 def test_a_crop_keeps_the_same_part_as_pillow_to_a_fraction_of_a_pixel(size, outer):
-    geometry = Geometry.of(size, 1, size, outer, "crop")
+    scale, offset = Geometry(size, 1, size, outer, "crop").scale_and_offset
     for axis in (0, 1):
         # A ramp of coordinates, which linear interpolation keeps except at the very edges.
         ramp = np.indices(size)[axis].astype(np.float32) + 0.5
@@ -267,7 +267,7 @@ def test_a_crop_keeps_the_same_part_as_pillow_to_a_fraction_of_a_pixel(size, out
         found = np.moveaxis(np.asarray(image), axis, 0)[:, 0]
         inside = (found > 0.51) & (found < size[axis] - 0.51)
         expected = (np.arange(outer[axis]) + 0.5) / outer[axis]
-        shares = geometry.scale[axis] * found / size[axis] + geometry.offset[axis]
+        shares = scale[axis] * found / size[axis] + offset[axis]
         assert inside.sum() > outer[axis] / 2
         np.testing.assert_allclose(shares[inside], expected[inside], atol=1e-5)
 

@@ -231,7 +231,7 @@ def test_keypoints_are_fractions_and_their_names_are_known(tmp_path):
 
 
 def test_keypoints_that_a_crop_leaves_out_are_not_labelled():
-    geometry = Geometry.of((10, 20), 1, (10, 20), (10, 10), "crop")
+    geometry = Geometry((10, 20), 1, (10, 20), (10, 10), "crop")
     points = np.array([[[0.5, 0.1, 2], [0.5, 0.5, 2], [0.2, 0.3, 0], [0.5, 1.2, 1]]])
     moved = move_keypoints(points, (10, 20), geometry)
     np.testing.assert_allclose(moved, [[[0, 0, 0], [0.5, 0.5, 2], [0, 0, 0], [0, 0, 0]]])
