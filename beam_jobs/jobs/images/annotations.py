@@ -168,13 +168,13 @@ class ImageAnnotations:
             return source
         row = dict(source.row)
         try:
-            for coco, column in self._coco_files.values():
-                if column == "captions":
-                    texts = self.found(coco.captions, source.file)
-                    row |= {} if texts is None else {"captions": texts}
-                elif boxes := self.found(coco.boxes, source.file):
-                    row["boxes"] = [boxes.corners.tolist(), *boxes[1:4]]
-                    row |= {"objects": boxes.objects} if self.details else {}
+            whole = self._coco_files
+            if "boxes" in whole and (boxes := self.found(whole["boxes"].boxes, source.file)):
+                row["boxes"] = [boxes.corners.tolist(), *boxes[1:4]]
+                row |= {"objects": boxes.objects} if self.details else {}
+            if "captions" in whole:
+                texts = self.found(whole["captions"].captions, source.file)
+                row |= {} if texts is None else {"captions": texts}
             path = image_path(source, path)
             joined = [
                 entry for files in self._files for entry in files.find(source, path, statuses)
@@ -184,16 +184,14 @@ class ImageAnnotations:
         return source._replace(row=row, joined=tuple(joined))
 
     @property
-    def _coco_files(self) -> dict[str, tuple[CocoFile, str]]:
-        """Flag -> the COCO file or table that annotates all images, and whether for `boxes` or `captions`."""
+    def _coco_files(self) -> dict[str, CocoFile]:
+        """The COCO files, or the table, that annotate all images: of `boxes`, and of `captions`."""
         files = {}
         if self.boxes in ("coco", "csv"):
-            flag, is_table = f"--boxes {self.boxes}", self.boxes == "csv"
-            boxes = coco_file(flag, self.boxes_path, self.details, is_table, self.box_unit)
-            files[f"{flag}:{self.boxes_path}"] = boxes, "boxes"
+            flag, path = f"--boxes {self.boxes}", self.boxes_path
+            files["boxes"] = coco_file(flag, path, self.details, self.box_unit)
         if self.captions == "coco":
-            captions = coco_file("--captions coco", self.captions_path)
-            files[f"--captions coco:{self.captions_path}"] = captions, "captions"
+            files["captions"] = coco_file("--captions coco", self.captions_path)
         return files
 
     def found(self, read: Callable[[U], T], source: U) -> T | None:
@@ -256,7 +254,7 @@ class ImageAnnotations:
         for name in () if inputs.in_one_folder or not self._coco_files else _names_in(inputs):
             stem = hash(stem_of(name))
             (twice if stem in once else once).add(stem)
-        for flag, (coco, _) in self._coco_files.items() if twice else ():
+        for coco in self._coco_files.values() if twice else ():
             owners: dict[int, str] = {}
             for name in _names_in(inputs):
                 if hash(stem_of(name)) not in twice:
@@ -265,8 +263,8 @@ class ImageAnnotations:
                     row = coco.row(name)
                     if (other := owners.setdefault(row, name)) != name:
                         entry = reversed_name(coco.names[row].decode()).decode()
-                        raise UsageError(
-                            f"{flag}: its entry {entry!r} would annotate both {other} and {name}: add the "
+                        raise coco.error(
+                            f"its entry {entry!r} would annotate both {other} and {name}: add the "
                             f"folders to its names, such as {other!r}"
                         )
 
@@ -348,7 +346,7 @@ def with_names(
             raise UsageError(f"--class_names {class_names}: cannot be read: {reason}") from None
         return replace(annotations, class_names=names)
     if annotations.boxes == "csv":
-        table = coco_file("--boxes csv", path, table=True, unit=annotations.box_unit)
+        table = coco_file("--boxes csv", path, unit=annotations.box_unit)
         names, in_pixels = label_names(table.category_names), table.unsized == "pixels"
         return replace(annotations, class_names=names, in_pixels=in_pixels)
     if annotations.boxes != "coco":
@@ -356,11 +354,9 @@ def with_names(
     coco = coco_file("--boxes coco", path, keypoints or segmentation != "none")
     names = coco.category_names
     if not names:
-        raise UsageError(f"--boxes coco:{path}: the file has no categories: are these captions?")
+        raise coco.error("the file has no categories: are these captions?")
     if 0 < coco.largest <= LARGEST_FRACTION:
-        raise UsageError(
-            f"--boxes coco:{path}: all boxes lie in one pixel: are they fractions of the image?"
-        )
+        raise coco.error("all boxes lie in one pixel: are they fractions of the image?")
     if segmentation == "semantic" and len(names) > _MAX_MASK_CLASSES:
         raise UsageError(
             f"--segmentation semantic: found {len(names)} categories, but a mask has room for "

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import ijson
 
 from beam_jobs.errors import RejectError, UsageError, reason_of
-from beam_jobs.jobs.images.boxes import number_of
+from beam_jobs.jobs.images.boxes import MAX_SIDE, number_of
 from beam_jobs.sources.labels import whole_number
 from beam_jobs.sources.rows import Row
 from beam_jobs.sources.tables import EXPECTED, column_names, read_rows, table_kind
@@ -120,7 +120,17 @@ _EXAMPLE = "filename,xmin,ymin,xmax,ymax,class"
 _HEADER = f"a table without a header needs a first line such as {_EXAMPLE}"
 
 
-def table_entries(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def is_box(value: Any) -> bool:
+    """Whether a value is x, y, width and height."""
+    return (
+        isinstance(value, list)
+        and len(value) == 4
+        and all(type(number) in (int, float) and abs(number) < MAX_SIDE for number in value)
+        and min(value[2:]) >= 0
+    )
+
+
+def table_entries(where: str, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (section, entry) as `entries` does for a COCO file: images, annotations, then categories.
 
     Images whose size the table does not state have a height and a width of 1. An annotation that is not valid has
@@ -130,21 +140,21 @@ def table_entries(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         UsageError: The file cannot be read, or lacks a column.
     """
     if not (kind := table_kind(path)):
-        raise UsageError(f"{path}: {EXPECTED}")
+        raise UsageError(f"{where}: {EXPECTED}")
     try:
         with open_seekable(path) as file:
             names = column_names(file, *kind)
-        columns = _columns(names, path)
+        columns = _columns(names, where)
         with open_seekable(path) as file:
-            yield from _entries(read_rows(file, *kind, [*columns.values()]), columns, path)
+            yield from _entries(read_rows(file, *kind, [*columns.values()]), columns, where)
     except UsageError as error:
-        known = error.message.startswith(path)
-        raise error if known else UsageError(f"{path}: {error.message}; {_HEADER}") from None
+        known = error.message.startswith(where)
+        raise error if known else UsageError(f"{where}: {error.message}; {_HEADER}") from None
     except (OSError, RejectError) as error:
-        raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
+        raise UsageError(f"{where}: cannot be read: {reason_of(error)}") from None
 
 
-def _columns(names: Sequence[str], path: str) -> dict[str, str]:
+def _columns(names: Sequence[str], where: str) -> dict[str, str]:
     """The columns by their meaning."""
     plain = {re.sub(r"[\W_]", "", name).lower(): name for name in reversed(names)}
     found = {
@@ -157,19 +167,19 @@ def _columns(names: Sequence[str], path: str) -> dict[str, str]:
     ends = ("x1", "y1") if found["x1"] else ("box_width", "box_height")
     if not all(found[meaning] for meaning in ("file", "class", "x0", "y0", *ends)):
         raise UsageError(
-            f"{path}: its columns {', '.join(names)} are not those of boxes; {_HEADER}"
+            f"{where}: its columns {', '.join(names)} are not those of boxes; {_HEADER}"
         )
     return {meaning: name for meaning, name in found.items() if name}
 
 
 def _entries(
-    rows: Iterable[Row], columns: Mapping[str, str], path: str
+    rows: Iterable[Row], columns: Mapping[str, str], where: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     images: dict[str, dict[str, Any]] = {}
     classes: dict[str, int] = {}
     for row in rows:
         if row.values is None:
-            raise UsageError(f"{path}: row {row.number}: {row.error}")
+            raise UsageError(f"{where}: row {row.number}: {row.error}")
         values = {meaning: row.values.get(name) for meaning, name in columns.items()}
         name = comparable(str(values["file"]))
         size = {side: number_of(values.get(side, 1)) for side in ("height", "width")}
@@ -181,9 +191,8 @@ def _entries(
             continue  # An image without objects.
         bbox = _bbox({side: number_of(values[side]) for side in _BOX if side in values})
         entry = {"image_id": image["id"], "bbox": bbox}
-        is_box = min(bbox[2:]) >= 0 and math.isfinite(sum(bbox))
         fits = all(math.isnan(size[side]) or size[side] == image[side] for side in size)
-        if is_box and fits and values["class"] not in ("", None):
+        if is_box(bbox) and fits and values["class"] not in ("", None):
             label = str(values["class"])
             number = whole_number(label)
             label = label if number is None else str(number)
@@ -197,7 +206,7 @@ def _entries(
             )
         yield "annotations", entry
     if not images:
-        raise UsageError(f"{path}: the table has no rows")
+        raise UsageError(f"{where}: the table has no rows")
     for name, id_ in classes.items():
         yield "categories", {"id": id_, "name": name}
 

@@ -23,7 +23,7 @@ from beam_jobs.columns import Ragged
 from beam_jobs.errors import RejectError, UsageError, reason_of
 from beam_jobs.jobs.images.annotation_files import file_status, open_annotations
 from beam_jobs.jobs.images.boxes import LARGEST_FRACTION, MAX_SIDE, Boxes, MissingError
-from beam_jobs.jobs.images.coco_entries import entries, table_entries
+from beam_jobs.jobs.images.coco_entries import entries, is_box, table_entries
 from beam_jobs.jobs.images.coco_objects import CocoObject
 from beam_jobs.storage.paths import comparable
 
@@ -43,10 +43,9 @@ class CocoFile:
     express. The training scripts of torchvision and Detectron2 leave them out too.
 
     Args:
-        path: The file.
+        where: The flag and the file, for errors.
         lists: (section, entry) of its lists.
-        details: Whether objects keep their segmentations and keypoints, which take as much memory as in the file.
-        kind: The kind of file, for errors.
+        details: Whether objects keep their segmentations and keypoints.
 
     Attributes:
         names: The file names of the n images with their parts reversed (`1.jpg/train` for
@@ -65,12 +64,11 @@ class CocoFile:
 
     def __init__(
         self,
-        path: str,
+        where: str,
         lists: Iterable[tuple[str, dict[str, Any]]],
         details: bool = False,
-        kind: str = "COCO file",
     ) -> None:
-        self._path, self._details, self._kind = path, details, kind
+        self._where, self._details = where, details
         self.unsized = self.remark = ""
         self.largest = 0.0
         self.keypoint_names: tuple[str, ...] = ()
@@ -91,25 +89,26 @@ class CocoFile:
             add[section](entry)
         self._sort()
 
-    def _error(self, reason: str) -> UsageError:
-        return UsageError(f"{self._path}: {reason}")
+    def error(self, reason: str) -> UsageError:
+        """The error of the file."""
+        return UsageError(f"{self._where}: {reason}")
 
     def _id(self, entry: dict[str, Any], field: str, what: str) -> int:
         if (id_ := _integer(entry.get(field))) is None:
-            raise self._error(f"{what} has {field} {entry.get(field)!r:.80}, expected an integer")
+            raise self.error(f"{what} has {field} {entry.get(field)!r:.80}, expected an integer")
         return id_
 
     def _name(self, entry: dict[str, Any], field: str, what: str) -> str:
         name = entry.get(field)
         if not isinstance(name, str) or not name:
-            raise self._error(f"{what} has {field} {name!r:.80}, expected text")
+            raise self.error(f"{what} has {field} {name!r:.80}, expected text")
         return name
 
     def _add_image(self, entry: dict[str, Any]) -> None:
         image = self._id(entry, "id", "an image")
         name = self._name(entry, "file_name", f"image {image}")
         if image in self._images:
-            raise self._error(f"two images have the id {image}")
+            raise self.error(f"two images have the id {image}")
         size = []
         for side in ("height", "width"):
             pixels = _integer(entry.get(side)) or 0
@@ -124,9 +123,9 @@ class CocoFile:
         category = self._id(entry, "id", "a category")
         name = self._name(entry, "name", f"category {category}")
         if category in self._categories:
-            raise self._error(f"two categories have the id {category}")
+            raise self.error(f"two categories have the id {category}")
         if (other := self._category_ids.setdefault(name, category)) != category:
-            raise self._error(
+            raise self.error(
                 f"the categories {other} and {category} are both {name!r:.80}: rename one, or give them one id"
             )
         self._categories[category] = name
@@ -134,7 +133,7 @@ class CocoFile:
         is_list = isinstance(keypoints, list)
         names = tuple(map(str, keypoints)) if is_list else ()
         if not is_list or (names and self.keypoint_names not in ((), names)):
-            raise self._error(
+            raise self.error(
                 f"category {category} has keypoints {keypoints!r:.80}, expected a list, the same in all "
                 "categories"
             )
@@ -149,7 +148,7 @@ class CocoFile:
         if isinstance(caption, str):
             self._keep(image, caption.encode(errors="replace").decode())
         elif bbox is None:
-            raise self._error(
+            raise self.error(
                 f"an annotation of image {image} has neither a bbox nor a caption: expected a file "
                 "of instances or captions"
             )
@@ -157,7 +156,7 @@ class CocoFile:
             return
         category = self._id(entry, "category_id", "an annotation")
         self._used[category] = None
-        if not _is_box(bbox):
+        if not is_box(bbox):
             found = f"its bbox {bbox!r:.80}, expected x, y, width, height in pixels"
             self._broken[image] = f"annotation {entry['id']}: {found}" if "id" in entry else found
             bbox = [0] * 4
@@ -175,7 +174,7 @@ class CocoFile:
     def _sort(self) -> None:
         """Sorts the images by name, and the captions and objects by image."""
         if not self._images:
-            raise self._error("not a COCO file: it has no images")
+            raise self.error("not a COCO file: it has no images")
         ids = sorted(self._images, key=self._images.__getitem__)
         rows = {image: row for row, image in enumerate(ids)}
         self.names = [self._images[image][0] for image in ids]
@@ -183,13 +182,13 @@ class CocoFile:
         for before, name in pairwise(self.names):
             if before == name:
                 text = reversed_name(name.decode()).decode()
-                raise self._error(f"two images have the file_name {text!r:.80}")
+                raise self.error(f"two images have the file_name {text!r:.80}")
         try:
             owners = np.fromiter(map(rows.__getitem__, self._owners), np.int64)
         except KeyError as unknown:
-            raise self._error(f"an annotation has image_id {unknown}, which no image has") from None
+            raise self.error(f"an annotation has image_id {unknown}, which no image has") from None
         if unknown_categories := [id_ for id_ in self._used if id_ not in self._categories]:
-            raise self._error(
+            raise self.error(
                 f"an annotation has category_id {unknown_categories[0]}, which no category has"
             )
         order = np.argsort(owners, kind="stable")
@@ -265,8 +264,9 @@ class CocoFile:
         alike = self._rows_below(name) or [0]
         known = self.names[alike[0]]
         hint = ": give --input the folder above" if known.startswith(name + b"/") else ""
+        kind = "table" if self._where.startswith("--boxes csv") else "COCO file"
         raise MissingError(
-            f"the {self._kind} has no image of this name; it has {reversed_name(known.decode()).decode()!r}{hint}"
+            f"the {kind} has no image of this name; it has {reversed_name(known.decode()).decode()!r}{hint}"
         )
 
     def _rows_below(self, name: bytes) -> range:
@@ -287,45 +287,37 @@ def _integer(value: Any) -> int | None:
     return None
 
 
-def _is_box(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 4
-        and all(type(number) in (int, float) and abs(number) < MAX_SIDE for number in value)
-        and min(value[2:]) >= 0
-    )
+def read_coco(flag: str, path: str, details: bool = False, unit: BoxUnit = "auto") -> CocoFile:
+    """Reads a COCO file or a table of boxes once, from its start to its end.
 
-
-def read_coco(path: str, details: bool = False) -> CocoFile:
-    """Reads a file of instances or captions once, from its start to its end.
+    Args:
+        flag: The flag and the format, such as "--boxes csv".
+        path: The file.
+        details: Whether to read segmentations and keypoints, which take as much memory as in the file.
+        unit: The unit of corners in a table; "auto" takes them for fractions if none is above 1.01.
 
     Raises:
-        UsageError: The file cannot be read, is not a COCO file, or contradicts itself.
+        UsageError: The file cannot be read, is not a COCO file, lacks a column, or contradicts itself.
     """
+    where = f"{flag}:{path}"
+    if flag == "--boxes csv":
+        return _read_table(where, path, unit)
     try:
         with open_annotations(path) as file:
             mark = file.read(3)
         with open_annotations(path) as file:
             file.read(3 if mark == codecs.BOM_UTF8 else 0)
-            return CocoFile(path, entries(file, _DETAILS * details), details)
+            return CocoFile(where, entries(file, _DETAILS * details), details)
     except (OSError, RejectError) as error:
-        raise UsageError(f"{path}: cannot be read: {reason_of(error)}") from None
+        raise UsageError(f"{where}: cannot be read: {reason_of(error)}") from None
     # Some backends of ijson pass on the errors of Python's own parser.
     except (ijson.JSONError, ValueError) as error:
-        raise UsageError(f"{path}: not JSON: {' '.join(str(error).split()):.200}") from None
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{where}: not JSON: {reason:.200}") from None
 
 
-def read_table(path: str, unit: BoxUnit = "auto") -> CocoFile:
-    """Reads a table with a row for each box.
-
-    Args:
-        path: The file.
-        unit: The unit of corners; "auto" takes them for fractions if none is above 1.01.
-
-    Raises:
-        UsageError: The file cannot be read, or lacks a column.
-    """
-    found = CocoFile(path, table_entries(path), kind="table")
+def _read_table(where: str, path: str, unit: BoxUnit) -> CocoFile:
+    found = CocoFile(where, table_entries(where, path))
     taken = "fractions" if found.largest <= LARGEST_FRACTION else "pixels"
     found_unit = taken if unit == "auto" else unit
     if found_unit == "fractions" or (found.sizes == 1).all():
@@ -337,22 +329,14 @@ def read_table(path: str, unit: BoxUnit = "auto") -> CocoFile:
     return found
 
 
+def coco_file(flag: str, path: str, details: bool = False, unit: BoxUnit = "auto") -> CocoFile:
+    """What `read_coco` returns; the file is read again only if it has changed."""
+    return _read_unchanged(flag, path, details, unit, file_status(path))
+
+
 @functools.lru_cache(maxsize=4)
 def _read_unchanged(
-    path: str, details: bool, table: bool, unit: BoxUnit, _: tuple[int, int] | None
+    flag: str, path: str, details: bool, unit: BoxUnit, _: tuple[int, int] | None
 ) -> CocoFile:
     with progress.early("reading annotations"):
-        return read_table(path, unit) if table else read_coco(path, details)
-
-
-def coco_file(
-    flag: str, path: str, details: bool = False, table: bool = False, unit: BoxUnit = "auto"
-) -> CocoFile:
-    """The contents of a COCO file or a table of boxes, read again only if the file has changed.
-
-    Arguments and errors as for `read_coco` and `read_table`; errors name the flag.
-    """
-    try:
-        return _read_unchanged(path, details, table, unit, file_status(path))
-    except UsageError as error:
-        raise UsageError(f"{flag}:{error.message}") from None
+        return read_coco(flag, path, details, unit)

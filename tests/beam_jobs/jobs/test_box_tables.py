@@ -12,7 +12,7 @@ from beam_jobs.cli.images import ImageFlags
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.annotation_files import Statuses
 from beam_jobs.jobs.images.annotations import ImageAnnotations
-from beam_jobs.jobs.images.coco_file import read_table
+from beam_jobs.jobs.images.coco_file import BoxUnit, CocoFile, read_coco
 from beam_jobs.jobs.images.image_job import ImageJob
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -34,6 +34,10 @@ OPEN_IMAGES = """ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOcclu
 def write(tmp_path: Path, text: str, name: str = "t.csv") -> str:
     (tmp_path / name).write_text(text)
     return str(tmp_path / name)
+
+
+def read_table(path: str, unit: BoxUnit = "auto") -> CocoFile:
+    return read_coco("--boxes csv", path, unit=unit)
 
 
 def boxes(annotations: ImageAnnotations, name: str):

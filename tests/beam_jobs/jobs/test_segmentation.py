@@ -283,7 +283,7 @@ def test_large_and_deep_segmentations_are_cut(tmp_path, monkeypatch):
         ({"counts": [[[7]]], "size": [1, 2]}, ["..."]),
     ):
         path.write_text(json.dumps(document(segmentation=whole)))
-        found = read_coco(str(path), details=True)
+        found = read_coco("--boxes coco", str(path), details=True)
         _, person, _ = found.boxes("a.png").objects
         assert orjson.loads(person.details)["segmentation"] == kept
 

@@ -367,7 +367,7 @@ def coco(images=(), annotations=(), categories=(), **more) -> dict:
 def read(tmp_path: Path, document) -> CocoFile:
     path = tmp_path / "instances.json"
     path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
-    return read_coco(str(path))
+    return read_coco("--boxes coco", str(path))
 
 
 def test_coco_boxes_and_captions_are_found_by_image(tmp_path):
@@ -441,10 +441,10 @@ def test_files_that_are_not_plain_utf8_are_read_or_named(tmp_path):
     text = json.dumps(coco([image()], [caption(1)]))
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("utf-8-sig"))
-    assert len(read_coco(str(path)).names) == 1
+    assert len(read_coco("--boxes coco", str(path)).names) == 1
     path.write_text(text.replace('"id": 1', '"id": NaN', 1))
     with pytest.raises(UsageError, match=r"not JSON: .*\bNaN"):
-        read_coco(str(path))
+        read_coco("--boxes coco", str(path))
 
 
 def test_categories_of_one_name_are_an_error(tmp_path):
@@ -600,15 +600,15 @@ WHOLE = json.dumps(
 def test_an_invalid_coco_file_is_refused(tmp_path, document, message):
     with pytest.raises(UsageError) as caught:
         read(tmp_path, document)
-    assert caught.value.message.startswith(f"{tmp_path}/instances.json: {message}")
+    assert caught.value.message.startswith(f"--boxes coco:{tmp_path}/instances.json: {message}")
     assert "\n" not in caught.value.message
 
 
 def test_a_missing_coco_file_is_refused(tmp_path):
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(UsageError, match="cannot be read: ") as caught:
-            read_coco(str(path))
-        assert caught.value.message.startswith(f"{path}: ")
+            read_coco("--boxes coco", str(path))
+        assert caught.value.message.startswith(f"--boxes coco:{path}: ")
 
 
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])

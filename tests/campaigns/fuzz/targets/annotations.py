@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Callable
 
 import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Boxes, Geometry, move_boxes, move_keypoints
-from beam_jobs.jobs.images.coco_file import CocoFile, read_coco, read_table
+from beam_jobs.jobs.images.coco_file import CocoFile, read_coco
 from beam_jobs.jobs.images.coco_objects import keypoints_of, object_masks, semantic_mask
 from beam_jobs.jobs.images.voc_yolo import read_class_names, voc_boxes, yolo_boxes
 from tests.campaigns.fuzz.limits import Limits
@@ -60,12 +59,10 @@ def _check_annotations(found: CocoFile, details: bool) -> None:
                     semantic_mask(objects, (height, width))
 
 
-def _examine_file(
-    read: Callable[[str], CocoFile], name: str, data: bytes, details: bool = False
-) -> None:
+def _examine_file(flag: str, name: str, data: bytes, details: bool = False) -> None:
     path = written(data, name)
     try:
-        found = read(path)
+        found = read_coco(flag, path, details)
     except UsageError as error:
         assert path in error.message, f"the error does not name the file: {error.message}"
         return
@@ -73,8 +70,8 @@ def _examine_file(
 
 
 def _examine_coco(data: bytes) -> None:
-    _examine_file(lambda path: read_coco(path, details=True), "a.json", data, details=True)
-    _examine_file(read_coco, "a.json", data)
+    _examine_file("--boxes coco", "a.json", data, details=True)
+    _examine_file("--boxes coco", "a.json", data)
 
 
 def _examine_voc(data: bytes) -> None:
@@ -153,7 +150,7 @@ _LIMITS = Limits(memory=32 << 20)
 
 TARGETS = (
     Target("coco", _cocos, _examine_coco, json_values.mutate, (b'"counts"', b'"iscrowd"'), 2048, _LIMITS),
-    Target("boxes_csv", _tables, functools.partial(_examine_file, read_table, "a.csv"), None, _NUMBERS, 512, _LIMITS),
+    Target("boxes_csv", _tables, functools.partial(_examine_file, "--boxes csv", "a.csv"), None, _NUMBERS, 512, _LIMITS),
     Target("voc", _vocs, _examine_voc, None, _XML, 1024, _LIMITS),
     Target("yolo", lambda: [b"0 0.5 0.5 0.25 0.2\r\n1 0 0 1 0 1 1\n", b"7 0.1 0.2 0.3 0.4"],
            _examine_yolo, None, _NUMBERS, 256, _LIMITS),
