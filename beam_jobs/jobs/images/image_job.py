@@ -32,14 +32,13 @@ from beam_jobs.jobs.images.image_files import (
 )
 from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
-    encoded,
+    compressed,
     encoding_of,
     has_wide_pixels,
     readers_decode_alike,
     resized,
     resized_by_planes,
     to_mode,
-    to_png,
     wide_pixels,
 )
 from beam_jobs.jobs.job import complete_schema
@@ -225,7 +224,7 @@ class ImageJob(FilesInParts):
         geometry = geometry._replace(about=self.annotations.about)
         AnnotationReader(self.annotations, source, geometry, self.max_pixels).add_to(record)
         if mask := record.get("mask"):
-            record["mask"] = encoded(mask, self.encodings.get("mask", "png"))
+            record["mask"] = _stored(mask, self.encodings.get("mask", "png"))
         if self.image_info:
             height, width = geometry.written
             record.update(height=height, width=width, depth=self.channels)
@@ -260,7 +259,7 @@ class ImageJob(FilesInParts):
     ) -> tuple[np.ndarray | bytes, Geometry, tuple[str, ...]]:
         """The current frame of an image as a record has it, pixels [H, W, C] or a file; its geometry; and remarks."""
         check_decodable(image, file, self.dtype)
-        bits, keeps_bits = stored_bits(image), self.dtype != "uint8" and has_wide_pixels(image)
+        bits = 0 if self.dtype != "uint8" and has_wide_pixels(image) else stored_bits(image)
         stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):
             image.load()  # a broken image is rejected in every encoding
@@ -272,22 +271,22 @@ class ImageJob(FilesInParts):
             encoding = encoding_of(image.format, self.channels)
         orientation = orientation_of(image)
         self._draft(image, orientation)
+        upright = None
         if self.dtype == "uint8":
             if orientation != 1:  # otherwise Pillow would only copy it
                 image = ImageOps.exif_transpose(image)
             upright = to_mode(image, self.channels)
             decoded = upright.height, upright.width
-            pixels = encoded(self._resized(upright), encoding)
-            remarks = losses(image, bits, upright, self.channels)
+            pixels = _stored(self._resized(upright), encoding)
         else:
             wide = wide_pixels(image, file, self.channels, self.dtype)
             decoded = wide.shape[0], wide.shape[1]
-            pixels = self._encoded_wide(wide)
-            remarks = losses(image, 0 if keeps_bits else bits, None, self.channels)
+            pixels = _stored(self._resized_wide(wide), encoding)
+        remarks = tuple(losses(image, bits, upright, self.channels))
         if is_tiff:  # Pillow states the upright size before it decodes and turns it.
             stored = Geometry(decoded, orientation).upright
         geometry = Geometry(stored, orientation, decoded, self.image_size, self.resize)
-        return pixels, geometry, tuple(remarks)
+        return pixels, geometry, remarks
 
     def _draft(self, image: Image.Image, orientation: int) -> None:
         if self.image_size and not self.jpeg_exact and image.format in ("JPEG", "MPO"):
@@ -297,12 +296,20 @@ class ImageJob(FilesInParts):
             # 2.3 times as fast from 640x480 to 224x224.
             image.draft(None, (height, width) if swapped else (width, height))
 
-    def _encoded_wide(self, pixels: np.ndarray) -> np.ndarray | bytes:
+    def _resized_wide(self, pixels: np.ndarray) -> np.ndarray:
         if self.image_size and self.image_size != pixels.shape[:2]:
             pixels = resized_by_planes(pixels, self._resized)
         if self.dtype == "uint16":
             pixels = np.clip(np.rint(pixels), 0, 65535).astype(np.uint16)
-        return to_png(pixels) if self.encoding == "png" else pixels
+        return pixels
 
     def _resized(self, image: Image.Image) -> Image.Image:
         return resized(image, self.image_size, self.resize, _FILTER)
+
+
+def _stored(image: Image.Image | np.ndarray, encoding: str) -> np.ndarray | bytes:
+    """An image as a record has it: a file, or pixels [height, width, channels]."""
+    if encoding in IMAGE_ENCODINGS:
+        return compressed(image, encoding)
+    pixels = np.asarray(image)
+    return pixels[..., None] if pixels.ndim == 2 else pixels

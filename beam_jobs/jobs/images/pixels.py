@@ -15,7 +15,6 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.boxes import Resize, letterbox
 from beam_jobs.jobs.images.image_files import ORIENTATION, orientation_of
 from readers.format.decode.wide_colors import has_wide_colors, wide_colors
-from readers.format.schema import IMAGE_ENCODINGS
 
 _WHITE_RGBA = (255, 255, 255, 255)
 
@@ -125,15 +124,16 @@ def resized(
     return ImageOps.fit(image, (width, height), method)
 
 
-def encoded(image: Image.Image, encoding: str) -> np.ndarray | bytes:
-    """An 8-bit image as a record stores it.
+def compressed(image: Image.Image | np.ndarray, encoding: str) -> bytes:
+    """The file of an image, a JPEG for "jpeg", else a PNG.
 
-    Returns:
-        The bytes of a JPEG file for "jpeg" and of a PNG file for "png" and "source"; for any other
-        encoding the pixels, uint8 [height, width, channels].
+    Args:
+        image: An 8-bit image, or pixels, uint8 or uint16 [height, width, channels].
     """
-    if encoding not in IMAGE_ENCODINGS:
-        return np.asarray(image).reshape(image.height, image.width, len(image.getbands()))
+    if isinstance(image, np.ndarray):
+        if image.dtype == np.uint16:
+            return _wide_png(image)
+        image = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
     buffer = io.BytesIO()
     if encoding == "jpeg":
         image.save(buffer, "JPEG", quality=_JPEG_QUALITY)
@@ -142,20 +142,7 @@ def encoded(image: Image.Image, encoding: str) -> np.ndarray | bytes:
     return buffer.getvalue()
 
 
-def compressed(pixels: np.ndarray, encoding: str) -> bytes:
-    """The file of an image, a JPEG for "jpeg", else a PNG.
-
-    Args:
-        pixels: uint8 or uint16 [height, width, channels].
-    """
-    if pixels.dtype == np.uint16:
-        return to_png(pixels)
-    data = encoded(Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels), encoding)
-    assert isinstance(data, bytes)
-    return data
-
-
-def to_png(pixels: np.ndarray) -> bytes:
+def _wide_png(pixels: np.ndarray) -> bytes:
     """A PNG of 16 bits, which Pillow writes only for gray.
 
     Args:
