@@ -172,11 +172,8 @@ def move_boxes(boxes: Boxes, geometry: Geometry) -> tuple[np.ndarray, np.ndarray
         RejectError: The annotation is about an image of another size.
     """
     # Clip first, or a box that extends beyond the image would extend into the borders of "fit".
-    corners = np.clip(boxes.corners, 0, 1)
-    if is_about_stored(boxes.size, geometry, "its boxes are"):
-        corners = _turned(corners, geometry.orientation)
-    scale, offset = geometry.scale_and_offset
-    corners = corners * (scale * 2) + offset * 2
+    inside = np.clip(boxes.corners, 0, 1)
+    corners = _moved(inside, boxes.size, geometry, "its boxes are")
     result = np.clip(corners, 0, 1).astype(np.float32)
     kept = np.flatnonzero((result[:, 2:] - result[:, :2] > _NO_AREA).all(axis=1))
     return result[kept], kept
@@ -200,10 +197,7 @@ def move_keypoints(
         RejectError: The annotation is about an image of another size.
     """
     points = keypoints[..., :2].reshape(-1, 2)
-    if is_about_stored(size, geometry, "its keypoints are"):
-        points = _turned(np.tile(points, 2), geometry.orientation)[:, :2]
-    scale, offset = geometry.scale_and_offset
-    moved = points * scale + offset
+    moved = _moved(np.tile(points, 2), size, geometry, "its keypoints are")[:, :2]
     both = np.concatenate((points, moved), axis=1)
     result = np.concatenate((moved, keypoints[..., 2].reshape(-1, 1)), axis=1)
     result[((both < 0) | (both > 1)).any(axis=1) | (result[:, 2] <= 0)] = 0
@@ -249,14 +243,19 @@ def is_about_stored(
     return about == "stored"
 
 
-def _turned(corners: np.ndarray, orientation: int) -> np.ndarray:
-    """Corners [n, 4] in the image that `PIL.ImageOps.exif_transpose` makes."""
-    swapped, y_reversed, x_reversed = _TURNS.get(orientation, _UPRIGHT)
-    y0, x0, y1, x1 = corners.T
-    if swapped:
-        y0, x0, y1, x1 = x0, y0, x1, y1
-    if y_reversed:
-        y0, y1 = 1 - y1, 1 - y0
-    if x_reversed:
-        x0, x1 = 1 - x1, 1 - x0
-    return np.stack((y0, x0, y1, x1), axis=1)
+def _moved(
+    corners: np.ndarray, size: tuple[int, int] | None, geometry: Geometry, subject: str
+) -> np.ndarray:
+    """Corners [n, 4], turned as `PIL.ImageOps.exif_transpose` does and resized; arguments as for `is_about_stored`."""
+    if is_about_stored(size, geometry, subject):
+        swapped, y_reversed, x_reversed = _TURNS.get(geometry.orientation, _UPRIGHT)
+        y0, x0, y1, x1 = corners.T
+        if swapped:
+            y0, x0, y1, x1 = x0, y0, x1, y1
+        if y_reversed:
+            y0, y1 = 1 - y1, 1 - y0
+        if x_reversed:
+            x0, x1 = 1 - x1, 1 - x0
+        corners = np.stack((y0, x0, y1, x1), axis=1)
+    scale, offset = geometry.scale_and_offset
+    return corners * (scale * 2) + offset * 2

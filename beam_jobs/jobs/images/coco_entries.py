@@ -189,7 +189,11 @@ def _entries(
         image = images[name]
         if all(values.get(meaning) in ("", None) for meaning in ("class", *_BOX)):
             continue  # An image without objects.
-        bbox = _bbox({side: number_of(values[side]) for side in _BOX if side in values})
+        box = {side: number_of(values[side]) for side in _BOX if side in values}
+        x, y = box["x0"], box["y0"]
+        width = box["x1"] - x if "x1" in box else box["box_width"]
+        height = box["y1"] - y if "y1" in box else box["box_height"]
+        bbox = [x, y, width, height]
         entry = {"image_id": image["id"], "bbox": bbox}
         fits = all(math.isnan(size[side]) or size[side] == image[side] for side in size)
         if is_box(bbox) and fits and values["class"] not in ("", None):
@@ -209,11 +213,3 @@ def _entries(
         raise UsageError(f"{where}: the table has no rows")
     for name, id_ in classes.items():
         yield "categories", {"id": id_, "name": name}
-
-
-def _bbox(box: Mapping[str, float]) -> list[float]:
-    """x, y, width and height of a box."""
-    x, y = box["x0"], box["y0"]
-    width = box["x1"] - x if "x1" in box else box["box_width"]
-    height = box["y1"] - y if "y1" in box else box["box_height"]
-    return [x, y, width, height]

@@ -5,6 +5,7 @@ pycocotools makes the masks of polygons, but would take memory or crash for dama
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -22,8 +23,8 @@ _MAX_OUTLINE = 800_000
 
 _MAX_COORDINATE = 1 << 24
 
-# Six characters of five bits hold any number of pixels.
-_MAX_CHARACTERS = 6
+# Numbers as text: five bits a character, and one that says whether more follow. Six hold any number of pixels.
+_NUMBERS = re.compile("([P-o]{0,5}[0-O])+")
 
 
 class CocoObject(NamedTuple):
@@ -118,13 +119,12 @@ def _from_list(counts: Any) -> np.ndarray:
 
 
 def _from_text(text: str) -> np.ndarray:
-    """The run lengths in a text: five bits a character, from the third on as differences."""
-    codes = np.frombuffer(text.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
+    """The run lengths in a text of numbers, from the third on as differences."""
+    if not _NUMBERS.fullmatch(text):
+        raise RejectError(f"its counts {text!r:.80}, expected pycocotools' text of run lengths")
+    codes = np.frombuffer(text.encode(), np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero(codes & 32 == 0)
     lengths = np.diff(ends, prepend=-1)
-    whole = len(ends) and ends[-1] == len(codes) - 1
-    if not whole or (codes >> 6).any() or lengths.max() > _MAX_CHARACTERS:
-        raise RejectError(f"its counts {text!r:.80}, expected pycocotools' text of run lengths")
     starts = ends - lengths + 1
     place = np.arange(len(codes)) - np.repeat(starts, lengths)
     counts = np.add.reduceat((codes & 31) << 5 * place, starts)

@@ -24,7 +24,7 @@ from beam_jobs.jobs.images.boxes import (
 )
 from beam_jobs.jobs.images.coco_objects import CocoObject, keypoints_of, object_masks, semantic_mask
 from beam_jobs.jobs.images.image_files import check_decodable, decoding
-from beam_jobs.jobs.images.pixels import mask_values, resized, turned
+from beam_jobs.jobs.images.pixels import resized, turned
 from beam_jobs.jobs.record import Record
 from beam_jobs.sources.source import Source
 
@@ -161,10 +161,10 @@ class AnnotationReader:
 
 
 def read_mask(data: bytes, max_pixels: int) -> Image.Image:
-    """The values of a mask file, as `mask_values` gives them.
+    """A mask file as 8-bit grayscale: the indices of a palette (VOC, ADE20K), never its colors; 0 and 1 for one bit.
 
     Raises:
-        RejectError: The file cannot be decoded, is too large, or its values are not classes.
+        RejectError: The file cannot be decoded, is too large, or its values are colors, negative, or larger than 255.
     """
     file = io.BytesIO(data)
     try:
@@ -172,6 +172,14 @@ def read_mask(data: bytes, max_pixels: int) -> Image.Image:
             check_decodable(mask, file)
             if mask.format in ("JPEG", "MPO"):
                 raise RejectError("it is a JPEG, which changes class ids; save it as PNG")
-            return mask_values(mask)
+            if mask.mode not in ("1", "L", "P") and not mask.mode.startswith("I"):
+                raise RejectError(
+                    f"an image of mode {mask.mode}, expected one value per pixel: gray or a palette; replace each "
+                    "color by its class id"
+                )
+            values = np.asarray(mask)
+            if values.min(initial=0) < 0 or values.max(initial=0) > 255:
+                raise RejectError(f"values up to {values.max()}, expected 0 to 255")
+            return Image.fromarray(values.astype(np.uint8))
     except RejectError as error:
         raise RejectError(f"its mask: {error}") from None

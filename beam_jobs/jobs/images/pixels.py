@@ -162,27 +162,6 @@ def _wide_png(pixels: np.ndarray) -> bytes:
     )
 
 
-def mask_values(mask: Image.Image) -> Image.Image:
-    """A mask as 8-bit grayscale: the indices of a palette (VOC, ADE20K), never its colors; 0 and 1 for one bit.
-
-    Raises:
-        RejectError: The values are colors, negative, or larger than 255.
-    """
-    if mask.mode == "1":
-        return Image.fromarray(np.asarray(mask).astype(np.uint8))
-    if mask.mode in ("L", "P"):
-        return Image.fromarray(np.asarray(mask))
-    if mask.mode.startswith("I"):
-        values = np.asarray(mask)
-        if values.min(initial=0) < 0 or values.max(initial=0) > 255:
-            raise RejectError(f"values up to {values.max()}, expected 0 to 255")
-        return Image.fromarray(values.astype(np.uint8))
-    raise RejectError(
-        f"an image of mode {mask.mode}, expected one value per pixel: gray or a palette; replace each color "
-        "by its class id"
-    )
-
-
 def parse_image_size(text: str) -> tuple[int, int] | None:
     """Parses `HEIGHTxWIDTH` in pixels into (height, width), and `none` into None.
 
