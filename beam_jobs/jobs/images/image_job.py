@@ -259,6 +259,10 @@ class ImageJob(FilesInParts):
     ) -> tuple[np.ndarray | bytes, Geometry, tuple[str, ...]]:
         """The current frame of an image as a record has it, pixels [H, W, C] or a file; its geometry; and remarks."""
         check_decodable(image, file, self.dtype)
+        if image.mode == "F" and self.dtype != "float32":
+            raise RejectError(
+                "its pixels are floating-point numbers: convert it to 8 or 16 bit, or add --dtype float32"
+            )
         bits = 0 if self.dtype != "uint8" and has_wide_pixels(image) else stored_bits(image)
         stored, is_tiff = (image.height, image.width), image.format == "TIFF"
         if self.encoding == "source" and readers_decode_alike(image, self.channels):

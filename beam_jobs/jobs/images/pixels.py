@@ -71,13 +71,8 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
     Without alpha, transparent pixels are blended with white; 16-bit pixels keep their upper byte.
 
     Raises:
-        RejectError: The range of the pixels is unknown: they are floating-point numbers, or integers
-            that 16 bits do not hold.
+        RejectError: The pixels are integers that 16 bits do not hold.
     """
-    if image.mode == "F":
-        raise RejectError(
-            "its pixels are floating-point numbers: convert it to 8 or 16 bit, or add --dtype float32"
-        )
     if image.mode.startswith("I"):
         pixels = _with_alpha_of_key(sixteen_bits(image)[..., None], image) >> 8
         gray = pixels.shape[2] == 1
@@ -188,14 +183,9 @@ def wide_pixels(image: Image.Image, file: BinaryIO, channels: int, dtype: str) -
             and others from 0 to 1.
 
     Raises:
-        RejectError: The pixels are floating-point numbers and `dtype` is "uint16", or integers that
-            16 bits do not hold.
+        RejectError: The pixels are integers that 16 bits do not hold.
     """
     if image.mode == "F":
-        if dtype != "float32":
-            raise RejectError(
-                "its pixels are floating-point numbers: --dtype float32 keeps them as they are"
-            )
         pixels = _with_channels(np.asarray(image)[..., None], channels, 1)
     else:
         stored = _colors(image, file, channels).astype(np.float32)

@@ -160,7 +160,9 @@ def test_floating_point_pixels_stay_as_they_are(channels):
 
 def test_pixels_whose_range_is_unknown_are_rejected():
     floats, integers = np.ones((2, 2), np.float32), np.full((2, 2), 65536, np.int32)
-    with pytest.raises(RejectError, match="numbers: --dtype float32 keeps them as they are"):
+    with pytest.raises(
+        RejectError, match="numbers: convert it to 8 or 16 bit, or add --dtype float32"
+    ):
         stored(job(), encoded(floats, "TIFF"))
     for dtype in ("uint16", "float32"):
         with pytest.raises(RejectError, match="integers from 0 to 65536, more than 16 bits hold"):
