@@ -262,7 +262,7 @@ class ImageAnnotations:
                 with contextlib.suppress(MissingError):
                     row = coco.row(name)
                     if (other := owners.setdefault(row, name)) != name:
-                        entry = reversed_name(coco.names[row].decode()).decode()
+                        entry = reversed_name(coco.names[row])
                         raise coco.error(
                             f"its entry {entry!r} would annotate both {other} and {name}: add the "
                             f"folders to its names, such as {other!r}"

@@ -75,7 +75,7 @@ class CocoFile:
         self._categories: dict[int, str] = {}
         self._category_ids: dict[str, int] = {}
         self._used = dict[int, None]()  # categories, in the order of annotations
-        self._images: dict[int, tuple[bytes, list[int]]] = {}  # names and sizes
+        self._images: dict[int, tuple[str, list[int]]] = {}  # names and sizes
         self._broken: dict[int, str] = {}  # by the image's id
         # Of captions and objects: the ids of their images, and their JSON, each after a comma. Bytes objects of
         # orjson would take a page of memory each.
@@ -181,8 +181,7 @@ class CocoFile:
         self.sizes = np.array([self._images[image][1] for image in ids])
         for before, name in pairwise(self.names):
             if before == name:
-                text = reversed_name(name.decode()).decode()
-                raise self.error(f"two images have the file_name {text!r:.80}")
+                raise self.error(f"two images have the file_name {reversed_name(name)!r:.80}")
         try:
             owners = np.fromiter(map(rows.__getitem__, self._owners), np.int64)
         except KeyError as unknown:
@@ -256,28 +255,28 @@ class CocoFile:
                 row = bisect_left(self.names, start)
                 if row < len(self.names) and self.names[row] == start:
                     return row
-                start = start.rpartition(b"/")[0]
+                start = start.rpartition("/")[0]
             longer = self._rows_below(name)
             if len(longer) == 1:
                 return longer[0]
-        name, _, _ = reversed_name(file_name).partition(b"/")
+        name, _, _ = reversed_name(file_name).partition("/")
         alike = self._rows_below(name) or [0]
         known = self.names[alike[0]]
-        hint = ": give --input the folder above" if known.startswith(name + b"/") else ""
+        hint = ": give --input the folder above" if known.startswith(name + "/") else ""
         kind = "table" if self._where.startswith("--boxes csv") else "COCO file"
         raise MissingError(
-            f"the {kind} has no image of this name; it has {reversed_name(known.decode()).decode()!r}{hint}"
+            f"the {kind} has no image of this name; it has {reversed_name(known)!r}{hint}"
         )
 
-    def _rows_below(self, name: bytes) -> range:
+    def _rows_below(self, name: str) -> range:
         """The rows of the names that end with a reversed name, after a folder."""
         # "0" is the character after "/".
-        return range(bisect_left(self.names, name + b"/"), bisect_left(self.names, name + b"0"))
+        return range(bisect_left(self.names, name + "/"), bisect_left(self.names, name + "0"))
 
 
-def reversed_name(name: str) -> bytes:
+def reversed_name(name: str) -> str:
     """`1.jpg/train` for `train/1.jpg`, in its `comparable` form."""
-    return b"/".join(comparable(name).encode(errors="replace").split(b"/")[::-1])
+    return "/".join(reversed(comparable(name).split("/")))
 
 
 def _integer(value: Any) -> int | None:

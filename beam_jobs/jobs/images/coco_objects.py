@@ -91,13 +91,18 @@ def _mask(value: Any, size: tuple[int, int]) -> np.ndarray:
     if isinstance(value, list):
         mask = np.zeros(size, np.uint8)
         for polygon in value:
-            mask |= _polygon_mask(_points(polygon), size)
+            mask |= _polygon_mask(polygon, size)
         return mask
     if not isinstance(value, dict) or value.get("size") != list(size):
         found = value.get("size") if isinstance(value, dict) else value
         raise RejectError(f"its segmentation has size {found!r:.80}, its image {list(size)}")
     counts = value.get("counts")
-    return _filled(_from_text(counts) if isinstance(counts, str) else _from_list(counts), size)
+    if isinstance(counts, str):
+        return _filled(_from_text(counts), size)
+    # Above 32 bits, a sum could overflow.
+    if isinstance(counts, list) and all(type(c) is int and 0 <= c < 1 << 32 for c in counts):
+        return _filled(np.array(counts, np.int64), size)
+    raise RejectError(f"its counts {counts!r:.80}, expected numbers of pixels")
 
 
 def _filled(counts: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -109,13 +114,6 @@ def _filled(counts: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         )
     inside = (np.arange(len(counts)) % 2).astype(np.uint8)
     return np.repeat(inside, counts).reshape(width, height).T
-
-
-def _from_list(counts: Any) -> np.ndarray:
-    # Above 32 bits, a sum could overflow.
-    if isinstance(counts, list) and all(type(c) is int and 0 <= c < 1 << 32 for c in counts):
-        return np.array(counts, np.int64)
-    raise RejectError(f"its counts {counts!r:.80}, expected numbers of pixels")
 
 
 def _from_text(text: str) -> np.ndarray:
@@ -138,19 +136,15 @@ def _are_coordinates(values: list[Any]) -> bool:
     return all(type(value) in (int, float) and abs(value) < _MAX_COORDINATE for value in values)
 
 
-def _points(polygon: Any) -> np.ndarray:
-    """The x and y of a polygon's corners, float64 [k, 2]."""
+def _polygon_mask(polygon: Any, size: tuple[int, int]) -> np.ndarray:
+    """The mask of a polygon, uint8 `size`."""
     is_list = isinstance(polygon, list) and len(polygon) >= 6 and not len(polygon) % 2
     if not is_list or not _are_coordinates(polygon):
         raise RejectError(
             f"its polygon {polygon!r:.80}, expected the x and y of 3 or more corners in one list, "
             f"numbers below {_MAX_COORDINATE}"
         )
-    return np.array(polygon, np.float64).reshape(-1, 2)
-
-
-def _polygon_mask(points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The mask of a polygon, uint8 `size`."""
+    points = np.array(polygon, np.float64).reshape(-1, 2)
     outline = abs(points - np.roll(points, -1, axis=0)).max(axis=1).sum()
     if outline > _MAX_OUTLINE:
         raise RejectError(f"its polygon has an outline of {outline:.0f} pixels")

@@ -79,15 +79,9 @@ class AnnotationReader:
             file = annotations.found(annotations.mask_of, self.source)
             record["mask"] = self._mask(file)
             unannotated |= file is None
-        record.remarks += _true({_UNANNOTATED: unannotated, _TURNED: self._guesses})
-
-    @property
-    def _guesses(self) -> bool:
-        """Whether annotations may refer to the stored pixels or to the upright image."""
-        annotations = self.annotations
-        annotated = annotations.boxes or annotations.masks
         auto = annotations.about == "auto" and annotations.boxes != "yolo"
-        return bool(annotated) and auto and self.geometry.keeps_size
+        guessed = auto and bool(annotations.boxes or annotations.masks) and self.geometry.keeps_size
+        record.remarks += _true({_UNANNOTATED: unannotated, _TURNED: guessed})
 
     def _mask(self, data: bytes | None) -> Image.Image:
         if data is None:

@@ -33,7 +33,6 @@ from beam_jobs.jobs.images.image_files import (
 from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import (
     compressed,
-    encoding_of,
     has_wide_pixels,
     readers_decode_alike,
     resized,
@@ -65,6 +64,9 @@ _COMPRESSED = {"image": IMAGE_ENCODINGS, "mask": ("png",)}
 
 # The bytes of an Example besides its image; only sizes of shards depend on it.
 _OVERHEAD_BYTES = 200
+
+# Formats of photographs, whose pixels take a multiple of the file's bytes in a PNG.
+_LOSSY = ("JPEG", "MPO", "HEIF", "AVIF")
 
 _MORE_FRAMES = "only its first frame was stored; --frames all makes a record of each"
 
@@ -177,7 +179,7 @@ class ImageJob(FilesInParts):
         return self.annotations.boxes == "voc"
 
     def class_reads(self, source: Source) -> Iterator[Read]:
-        return joined_reads(source, "boxes") if self.has_classes else iter(())
+        return joined_reads(source, "boxes")
 
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
         if not self.has_classes or source.error:
@@ -272,7 +274,7 @@ class ImageJob(FilesInParts):
                 return kept, Geometry(stored), ()
         encoding: str = self.encoding
         if encoding == "source":
-            encoding = encoding_of(image.format, self.channels)
+            encoding = "jpeg" if image.format in _LOSSY and self.channels != 4 else "png"
         orientation = orientation_of(image)
         self._draft(image, orientation)
         upright = None

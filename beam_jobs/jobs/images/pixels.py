@@ -26,9 +26,6 @@ _LUMA = np.array((0.299, 0.587, 0.114), np.float32)
 
 _JPEG_QUALITY = 95
 
-# Formats of photographs, whose pixels take a multiple of the file's bytes in a PNG.
-_LOSSY = ("JPEG", "MPO", "HEIF", "AVIF")
-
 # The type of a PNG's pixels by their channels.
 _PNG_COLORS = {1: 0, 3: 2, 4: 6}
 
@@ -42,11 +39,6 @@ def readers_decode_alike(image: Image.Image, channels: int) -> bool:
         and orientation_of(image) == 1
         and "transparency" not in image.info
     )
-
-
-def encoding_of(file_format: str | None, channels: int) -> str:
-    """The encoding of an image whose file cannot be kept: JPEG if that is as small as the file, else PNG."""
-    return "jpeg" if file_format in _LOSSY and channels != 4 else "png"
 
 
 def sixteen_bits(image: Image.Image) -> np.ndarray:

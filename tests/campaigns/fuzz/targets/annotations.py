@@ -36,7 +36,7 @@ def _check_boxes(boxes: Boxes) -> None:
 def _check_annotations(found: CocoFile, details: bool) -> None:
     keypoints = len(found.keypoint_names)
     for row in range(min(len(found.names), 8)):
-        name = "/".join(reversed(found.names[row].decode().split("/")))
+        name = "/".join(reversed(found.names[row].split("/")))
         with contextlib.suppress(RejectError):
             _check_boxes(found.boxes(name))
         with contextlib.suppress(RejectError):
