@@ -317,14 +317,12 @@ def read_coco(flag: str, path: str, details: bool = False, unit: BoxUnit = "auto
 
 def _read_table(where: str, path: str, unit: BoxUnit) -> CocoFile:
     found = CocoFile(where, table_entries(where, path))
-    taken = "fractions" if found.largest <= LARGEST_FRACTION else "pixels"
-    found_unit = taken if unit == "auto" else unit
-    if found_unit == "fractions" or (found.sizes == 1).all():
-        found.unsized = found_unit
-        if unit == "auto":
-            found.remark = (
-                f"the table's corners were taken for {taken}; --box_unit says what they are"
-            )
+    remark = ""
+    if unit == "auto":
+        unit = "fractions" if found.largest <= LARGEST_FRACTION else "pixels"
+        remark = f"the table's corners were taken for {unit}; --box_unit says what they are"
+    if unit == "fractions" or (found.sizes == 1).all():
+        found.unsized, found.remark = unit, remark
     return found
 
 
