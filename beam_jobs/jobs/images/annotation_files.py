@@ -47,11 +47,11 @@ Entry = tuple[Any, ...]
 Status = tuple[int, int]
 
 
-def _split(path: str) -> tuple[str, str] | None:
-    """The archive and the member that a path names; None for the path of a file."""
+def _split(path: str) -> tuple[str, str]:
+    """The archive and the member that a path names; the path of a file, and no member."""
     found = _INSIDE.fullmatch(path)
     if not found or (is_local(path) and Path(found[1]).is_dir()):
-        return None
+        return path, ""
     return found[1], found[2]
 
 
@@ -92,9 +92,9 @@ def open_annotations(path: str) -> BinaryIO:
         OSError: It is missing or cannot be read.
         RejectError: The archive has no such member.
     """
-    if not (inside := _split(path)):
+    archive, name = _split(path)
+    if not name:
         return open_file(path)
-    archive, name = inside
     member = _members(archive, file_status(archive)).get(comparable(name))
     if not member or not member.location:
         raise RejectError(f"the archive has no member {name!r}")
@@ -103,8 +103,7 @@ def open_annotations(path: str) -> BinaryIO:
 
 def file_status(path: str) -> Status | None:
     """The status of a local file, or of the local archive that it is in; None if it is missing or remote."""
-    if inside := _split(path):
-        path = inside[0]
+    path, _ = _split(path)
     if not is_local(path):
         return None
     try:
@@ -194,7 +193,7 @@ class AnnotationFiles(NamedTuple):
         """
         candidates = map(spellings, self.candidates(source, path))
         for candidate in itertools.chain.from_iterable(candidates):
-            archive, name = _split(candidate) or (candidate, "")
+            archive, name = _split(candidate)
             if not (status := statuses.of(archive)):
                 continue
             if not name:
@@ -213,11 +212,11 @@ def joined_reads(source: Source, content: Content | None = None) -> Iterator[Rea
             continue
         if not location:
             yield Read(path, 0, EAGER_BYTES, size)
-        elif inside := _split(path):
-            at = MemberLocation(*location[0])
-            needed = member_bytes(at, inside[1])
+        else:
+            (archive, member), at = _split(path), MemberLocation(*location[0])
+            needed = member_bytes(at, member)
             if 0 < needed <= EAGER_BYTES:
-                yield Read(inside[0], at.offset, needed, needed)
+                yield Read(archive, at.offset, needed, needed)
 
 
 def read_joined(source: Source, content: Content, limit: int = MAX_BYTES) -> bytes:
@@ -231,7 +230,7 @@ def read_joined(source: Source, content: Content, limit: int = MAX_BYTES) -> byt
     if entry is None:
         raise MissingError(f"no {content} found")
     _, path, _, _, *location = entry
-    archive, member = (_split(path) if location else None) or (path, "")
+    archive, member = _split(path) if location else (path, "")
     try:
         with open_file(archive) as file:
             if location:

@@ -161,7 +161,8 @@ class CocoFile:
             self._broken[image] = f"annotation {entry['id']}: {found}" if "id" in entry else found
             bbox = [0] * 4
         self.largest = max(self.largest, bbox[0] + bbox[2], bbox[1] + bbox[3])
-        details = {name: entry.get(name) for name in ("id", *_DETAILS) * self._details}
+        fields = {name: entry.get(name) for name in ("id", *_DETAILS) * self._details}
+        details = orjson.dumps(fields).decode()
         self._keep(image, [category, entry.get("iscrowd") in (1, "1"), *bbox, details])
 
     def _keep(self, image: int, value: str | list[Any]) -> None:
@@ -220,7 +221,7 @@ class CocoFile:
             if isinstance(value, list):
                 category, crowd, x, y, width, height, details = value
                 class_ = self._classes[category]
-                objects.append(CocoObject(class_, crowd, orjson.dumps(details).decode()))
+                objects.append(CocoObject(class_, crowd, details))
                 if not crowd:
                     box = y, x, y + height, x + width
                     boxes.append((self.category_names[class_], box))
