@@ -1,6 +1,7 @@
 """Boxes of Pascal VOC, YOLO and COCO, class names of YOLO, and captions of COCO."""
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -616,6 +617,21 @@ def test_deeply_nested_json_takes_little_memory(tmp_path, opening, closing):
     nested = opening * 300_000 + b"0" + closing * 300_000
     document = b'{"x": %s, "images": [{"id": 1, "file_name": "a", "bbox": %s}]}' % (nested, nested)
     assert read(tmp_path, document).captions("a") == ()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux states memory there")
+def test_a_box_takes_less_memory_than_its_text(tmp_path):
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    path = tmp_path / "c.json"
+    path.write_text(
+        json.dumps(coco([image()], [box(bbox=[n, 2.5, 3, 4]) for n in range(20_000)], [category()]))
+    )
+    before = resident()
+    found = read_coco("--boxes coco", str(path))
+    assert resident() - before < 24 << 20  # Small texts of orjson would keep a page each, 80 MB.
+    assert len(found.boxes("a.jpg").names) == 20_000
 
 
 def test_fractions_in_place_of_pixels_are_named(tmp_path):
