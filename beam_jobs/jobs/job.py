@@ -55,26 +55,12 @@ def complete_schema(
     return Schema(with_encodings(features, encodings, compressed))
 
 
-@dataclass(frozen=True)
-class RangeCounter:
-    """Counts and numbers the records of files that are cut by bytes.
-
-    Attributes:
-        inputs: The files.
-        count_range: The inputs and an uncounted range -> what is in it.
-        number: The counts of all ranges of a file, in any order -> one numbered chunk for each.
-    """
-
-    inputs: Inputs
-    count_range: Callable[[Inputs, Chunk], RangeCount]
-    number: Callable[[Iterable[RangeCount]], Iterator[Chunk]]
-
-    def count(self, task: Task) -> list[RangeCount]:
-        """Counts the lines or records of each range of a task."""
-        with reading_ahead(
-            read for chunk in task.chunks for read in self.inputs.range_reads(chunk)
-        ):
-            return [self.count_range(self.inputs, chunk) for chunk in task.chunks]
+def count_ranges(
+    inputs: Inputs, count: Callable[[Inputs, Chunk], RangeCount], task: Task
+) -> list[RangeCount]:
+    """Counts the lines or records of each range of a task."""
+    with reading_ahead(itertools.chain.from_iterable(map(inputs.range_reads, task.chunks))):
+        return [count(inputs, chunk) for chunk in task.chunks]
 
 
 @dataclass(frozen=True)
@@ -245,8 +231,8 @@ class Job(abc.ABC):
         """Whether each record is a whole file, so that references can be shuffled in place of records."""
         return False
 
-    def range_counter(self) -> RangeCounter | None:
-        """Numbers the chunks without a number; None if all chunks have one."""
+    def range_counter(self) -> Callable[[Task], list[RangeCount]] | None:
+        """Counts what is in chunks without a number; None if all chunks have one."""
         return None
 
     @property

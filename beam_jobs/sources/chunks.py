@@ -49,22 +49,20 @@ class Chunk(NamedTuple):
 
 
 class RangeCount(NamedTuple):
-    """Lines or records in a range of a file's bytes.
+    """The lines or records that begin in a range of a file's bytes.
 
     Attributes:
         range: The range.
-        newlines: The number of line ends in it, or of records that begin in it.
-        begin: The byte of the file at which the first line or record of the range begins; the end of the
-            range if none begins in it.
-        last: The byte after the last line end in the range, or after the last record that begins in
-            it; the beginning of the range without any.
+        found: Their number.
+        begin: The byte of the file at which the first one begins.
+        stop: The byte after the last one; None if that is where the next one in the file begins.
         error: Why the range cannot be read; else empty.
     """
 
     range: Chunk
-    newlines: int = 0
+    found: int = 0
     begin: int = 0
-    last: int = 0
+    stop: int | None = None
     error: str = ""
 
 
@@ -160,14 +158,38 @@ def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iter
             start, first, count = end, first + count, 0
 
 
-def in_order(counts: Iterable[RangeCount], what: str) -> list[RangeCount]:
-    """The counts of all ranges of a file, sorted; DataError about `what` was counted if the ranges do not cover the file."""
+def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
+    """Yields one numbered chunk of whole lines or records for each range of a file.
+
+    The chunk is empty if none begins in the range. If a range cannot be read, or the records of the ranges
+    do not follow each other, the first chunk is the whole file, and all others are empty.
+
+    Args:
+        counts: The counts of all ranges of the file, in any order.
+
+    Raises:
+        DataError: The ranges do not cover the file, or overlap.
+    """
     ranges = sorted(counts, key=lambda count: count.range.start)
     source = ranges[0].range.source
     ends = [0, *(count.range.end for count in ranges)]
     if [count.range.start for count in ranges] != ends[:-1] or ends[-1] != source.size:
-        raise loss_error(f"a range of the {what} of {source.key}")
-    return ranges
+        raise loss_error(f"a range of {source.key}")
+    full = [count for count in ranges if count.found]
+    edges = [*(count.begin for count in full), source.size]
+    follow = all(count.stop in (None, at) for count, at in zip(full, edges[1:], strict=True))
+    if edges[0] or not follow or any(count.error for count in ranges):
+        yield Chunk(source, 0, 0, 1, source.size)
+        yield from (Chunk(source, end, end, 1, 0) for end in ends[2:])
+        return
+    number, stops = 1, iter(edges[1:])
+    for whole, found, begin, _, _ in ranges:
+        if found:
+            stop = next(stops)
+            yield Chunk(source, begin, stop, number, stop - begin)
+        else:
+            yield Chunk(source, whole.end, whole.end, 1, 0)
+        number += found
 
 
 def file_batches(sources: Iterable[Source]) -> Iterator[tuple[list[Source], list[bytes]]]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.reshard.record_frames import frames_of, header_error
-from beam_jobs.sources.chunks import Chunk, RangeCount, in_order
+from beam_jobs.sources.chunks import Chunk, RangeCount
 from beam_jobs.sources.inputs import Inputs
 from readers.format.tfrecord import HEADER_BYTES
 
@@ -46,7 +46,7 @@ def count_records(inputs: Inputs, chunk: Chunk) -> RangeCount:
                     records, last = followed
                     return RangeCount(chunk, records, begin, last)
             if start and next(begins, None) is None:
-                return RangeCount(chunk, begin=end, last=start)
+                return RangeCount(chunk)
     except (OSError, RejectError) as error:
         return RangeCount(chunk, error=str(error))
     return RangeCount(chunk, error="its records do not follow each other")
@@ -84,36 +84,3 @@ def _follow(file: BinaryIO, begin: int, end: int, limit: int) -> tuple[int, int]
         records += bool(needed)
         at += needed
     return records, at
-
-
-def number_ranges(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
-    """Yields one numbered chunk of whole records for each range of a file.
-
-    The chunk is empty if no record begins in the range. If the records of the ranges do not follow each
-    other, the first chunk is the whole file, and all others are empty.
-
-    Args:
-        counts: The counts of all ranges of the file, in any order.
-
-    Raises:
-        DataError: The ranges do not cover the file, or overlap.
-    """
-    ranges = in_order(counts, "records")
-    source = ranges[0].range.source
-    chunks: list[Chunk] = []
-    number, at = 1, 0
-    for count in ranges:
-        end = count.range.end
-        if not count.newlines and not count.error:
-            chunks.append(Chunk(source, end, end, 1, 0))
-            continue
-        if count.error or count.begin != at:
-            break
-        chunks.append(Chunk(source, at, count.last, number, count.last - at))
-        number, at = number + count.newlines, count.last
-    if len(chunks) == len(ranges) and at == source.size:
-        yield from chunks
-        return
-    yield Chunk(source, 0, 0, 1, source.size)
-    for count in ranges[1:]:
-        yield Chunk(source, count.range.end, count.range.end, 1, 0)

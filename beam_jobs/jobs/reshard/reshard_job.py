@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError, did_you_mean
-from beam_jobs.jobs.job import Job, Learns, LearnSchema, RangeCounter
+from beam_jobs.jobs.job import Job, Learns, LearnSchema, count_ranges
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.reshard.example_passes import (
@@ -33,10 +33,10 @@ from beam_jobs.jobs.reshard.manifests import (
     splits_of,
     tokens_of,
 )
-from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records, number_ranges
+from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
+from beam_jobs.sources.chunks import Chunk, RangeCount, Task, byte_ranges
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.sources.source import Source
@@ -87,8 +87,8 @@ class ReshardJob(ReshardSpec, Job):
             return byte_ranges(source, RANGE_BYTES)
         return super().chunks(source)
 
-    def range_counter(self) -> RangeCounter:
-        return RangeCounter(self.inputs, count_records, number_ranges)
+    def range_counter(self) -> Callable[[Task], list[RangeCount]]:
+        return partial(count_ranges, self.inputs, count_records)
 
     @property
     def schema(self) -> Schema:

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from beam_jobs.jobs.job import Job, Learns, LearnSubwords, LearnWords, RangeCounter, complete_schema
+from beam_jobs.jobs.job import Job, Learns, LearnSubwords, LearnWords, complete_schema, count_ranges
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
+from beam_jobs.jobs.text.lines import count_lines
 from beam_jobs.jobs.text.sample import Sample, bin_width, sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
 from beam_jobs.jobs.text.text_reader import TextSpec
-from beam_jobs.sources.chunks import Task
+from beam_jobs.sources.chunks import RangeCount, Task
 from beam_jobs.sources.labels import LABEL, Labels, Names
 from readers.format.schema import Feature, Schema
 
@@ -55,10 +55,8 @@ class TextJob(TextSpec, Job):
     def second_pass(self, plan: EncodingPlan) -> SecondPass:
         return TextSecondPass(plan, self)
 
-    def range_counter(self) -> RangeCounter | None:
-        if self.record != "line":
-            return None
-        return RangeCounter(self.inputs, count_lines, numbered_chunks)
+    def range_counter(self) -> Callable[[Task], list[RangeCount]] | None:
+        return partial(count_ranges, self.inputs, count_lines) if self.record == "line" else None
 
     def unlearned(self) -> TextJob:
         return replace(self, tokens="bytes") if self.learns else self

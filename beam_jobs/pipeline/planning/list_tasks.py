@@ -15,9 +15,9 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
 from beam_jobs.engines.pool import list_pickled
-from beam_jobs.jobs.job import Job, RangeCounter
+from beam_jobs.jobs.job import Job
 from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep
-from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks
+from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.listing import Span
 
@@ -113,12 +113,10 @@ def _by_file(counts: list[RangeCount]) -> tuple[str, list[RangeCount]]:
     return counts[0].range.source.key, counts
 
 
-def _numbered(
-    element: tuple[str, Iterable[list[RangeCount]]], counter: RangeCounter, task_bytes: int
-) -> Iterator[Task]:
+def _numbered(element: tuple[str, Iterable[list[RangeCount]]], task_bytes: int) -> Iterator[Task]:
     """Yields the tasks of a file whose ranges have been counted."""
     counts = itertools.chain.from_iterable(element[1])
-    yield from batch_chunks(counter.number(counts), task_bytes)
+    yield from batch_chunks(numbered_chunks(counts), task_bytes)
 
 
 class Listed(NamedTuple):
@@ -152,14 +150,14 @@ class ListTasks(beam.PTransform):
             step.FOUND, _BYTES, _UNCOUNTED, main="tasks"
         )
         tasks = listed["tasks"]
-        if counter := self._job.range_counter():
+        if count := self._job.range_counter():
             numbered = (
                 listed[_UNCOUNTED]
                 | "SpreadRanges" >> beam.Reshuffle()
-                | "CountRanges" >> beam.ParDo(ReadTasks(NUMBERING, counter.count, self._processes))
+                | "CountRanges" >> beam.ParDo(ReadTasks(NUMBERING, count, self._processes))
                 | "ByFile" >> beam.Map(_by_file)
                 | "GroupByFile" >> beam.GroupByKey()
-                | "NumberRanges" >> beam.FlatMap(_numbered, counter, self._job.inputs.task_bytes)
+                | "NumberRanges" >> beam.FlatMap(_numbered, self._job.inputs.task_bytes)
             )
             tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
         return Listed(tasks | "Spread" >> beam.Reshuffle(), listed[step.FOUND], listed[_BYTES], cut)

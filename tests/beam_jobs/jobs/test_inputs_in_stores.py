@@ -20,7 +20,7 @@ from beam_jobs.jobs.reshard.reshard_job import ReshardJob
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.split_texts import all_texts
 from beam_jobs.jobs.text.text_job import TextJob
-from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks
+from beam_jobs.sources.chunks import CHUNK_BYTES, Task, batch_chunks, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source, pack_reference
@@ -193,8 +193,8 @@ def texts_of(job, tasks):
 def tasks_of(job, source):
     chunks = list(job.chunks(source))
     if not chunks[0].first:
-        counter = job.range_counter()
-        chunks = list(counter.number(counter.count(Task.of(list(chunks)))))
+        count = job.range_counter()
+        chunks = list(numbered_chunks(count(Task.of(list(chunks)))))
     return list(batch_chunks(chunks, job.inputs.task_bytes))
 
 

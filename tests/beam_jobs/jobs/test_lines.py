@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
-from beam_jobs.jobs.job import RangeCounter
-from beam_jobs.jobs.text.lines import count_lines, numbered_chunks
-from beam_jobs.sources.chunks import Task, byte_ranges
+from beam_jobs.jobs.job import count_ranges
+from beam_jobs.jobs.text.lines import count_lines
+from beam_jobs.sources.chunks import Task, byte_ranges, numbered_chunks
 from beam_jobs.sources.rows import numbered_lines
 from beam_jobs.sources.source import Source
 
@@ -42,7 +42,7 @@ class Breaking(io.BytesIO):
 
 def counts_of(data, size, broken_from=1 << 60):
     ranges = Task.of(list(byte_ranges(Source("a.txt", len(data)), size)))
-    return RangeCounter(Held(data, broken_from), count_lines, numbered_chunks).count(ranges)
+    return count_ranges(Held(data, broken_from), count_lines, ranges)
 
 
 def lines_of(data, chunks):
@@ -67,17 +67,16 @@ def test_numbered_chunks_hold_the_lines_of_the_file(data, draw):
     assert lines_of(data, full) == list(numbered_lines(io.BytesIO(data)))
 
 
-def test_lines_before_a_range_that_cannot_be_read_are_kept():
+def test_a_file_with_a_range_that_cannot_be_read_is_read_from_its_front():
     data = b"one\ntwo\nthree\nfour\n"
-    *good, broken = [c for c in numbered_chunks(counts_of(data, 6, 12)) if not c.is_empty]
-    assert lines_of(data, good) == [(1, b"one"), (2, b"two")]
-    assert broken.source.error == "cannot be read to its end: the disk failed"
-    assert len(list(numbered_chunks(counts_of(data, 6, 12)))) == 4
+    whole, *rest = numbered_chunks(counts_of(data, 6, 12))
+    assert (whole.start, whole.end, whole.first, whole.size) == (0, 0, 1, len(data))
+    assert [chunk.is_empty for chunk in rest] == [True] * 3
 
 
 def test_a_range_that_a_runner_loses_or_repeats_fails_the_job():
     counts = counts_of(b"one\ntwo\nthree\n", 5)
     assert len(counts) == 3
     for changed in (counts[1:], [counts[0], counts[2]], counts[:2], [*counts, counts[1]]):
-        with pytest.raises(DataError, match=r"lost or repeated a range of the lines of a\.txt"):
+        with pytest.raises(DataError, match=r"lost or repeated a range of a\.txt"):
             list(numbered_chunks(changed))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from beam_jobs.jobs.reshard import record_ranges
 from beam_jobs.jobs.reshard.examples import batches_of
-from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, number_ranges
+from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES
 from beam_jobs.jobs.reshard.reshard_job import ReshardJob
-from beam_jobs.sources.chunks import Chunk, Task, byte_ranges
+from beam_jobs.sources.chunks import Chunk, Task, byte_ranges, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.source import Source
 from readers.format.tfrecord import frame
@@ -47,8 +47,8 @@ def compare(root, data, size):
     """Reads a file in ranges and whole; returns how many chunks have records."""
     (root / "a.tfrecord").write_bytes(data)
     job, source = job_of(root), Source("a.tfrecord", len(data))
-    counts = job.range_counter().count(Task.of(list(byte_ranges(source, size))))
-    chunks = list(number_ranges(reversed(counts)))
+    counts = job.range_counter()(Task.of(list(byte_ranges(source, size))))
+    chunks = list(numbered_chunks(reversed(counts)))
     assert len(chunks) == len(counts)
     whole = found_in(job, [Chunk(source, 0, 0, 1, len(data))])
     assert found_in(job, chunks) == whole
@@ -90,11 +90,9 @@ def test_compressed_files_are_read_from_their_front(tmp_path):
 
 
 def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
-    counts = (
-        job_of(tmp_path).range_counter().count(Task.of(list(byte_ranges(Source("a", 100), 30))))
-    )
+    counts = job_of(tmp_path).range_counter()(Task.of(list(byte_ranges(Source("a", 100), 30))))
     assert all(count.error for count in counts)
-    whole, *rest = number_ranges(counts)
+    whole, *rest = numbered_chunks(counts)
     assert (whole.start, whole.end, whole.first, whole.size) == (0, 0, 1, 100)
     assert len(rest) == 3
     assert all(chunk.is_empty for chunk in rest)
@@ -103,9 +101,9 @@ def test_a_range_that_cannot_be_read_makes_the_whole_file_a_chunk(tmp_path):
 def test_ranges_that_do_not_follow_each_other_make_the_whole_file_a_chunk(tmp_path):
     (tmp_path / "a").write_bytes(frame(b"x" * 14) * 4)
     ranges = Task.of(list(byte_ranges(Source("a", 120), 60)))
-    first, second = job_of(tmp_path).range_counter().count(ranges)
-    assert [chunk.end for chunk in number_ranges([first, second])] == [60, 120]
-    whole, rest = number_ranges([first, second._replace(begin=61)])
+    first, second = job_of(tmp_path).range_counter()(ranges)
+    assert [chunk.end for chunk in numbered_chunks([first, second])] == [60, 120]
+    whole, rest = numbered_chunks([first, second._replace(begin=61)])
     assert (whole.start, whole.end, rest.is_empty) == (0, 0, True)
 
 

@@ -14,12 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.errors import UsageError
-from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.text_job import TextJob
 from beam_jobs.jobs.text.text_reader import first_label
 from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels, holds_lists
 from beam_jobs.sources.rows import DEFAULT, Dialect
@@ -39,7 +38,7 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
     reader = job(root, **options)
     chunks = list(reader.chunks(Source(name, len(data))))
     if not chunks[0].first:
-        chunks = list(numbered_chunks(reader.range_counter().count(Task.of(list(chunks)))))
+        chunks = list(numbered_chunks(reader.range_counter()(Task.of(list(chunks)))))
     return texts_of(reader, chunks)
 
 

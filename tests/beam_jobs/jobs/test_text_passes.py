@@ -20,7 +20,6 @@ from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, Learned
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import text_reader as reading
-from beam_jobs.jobs.text.lines import numbered_chunks
 from beam_jobs.jobs.text.sample import sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.subwords import train_bpe
@@ -35,7 +34,7 @@ from beam_jobs.plan.placement import Groups, Placement, Splits
 from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.records.blocks import Block, frame_lengths, unpack_reject
 from beam_jobs.records.rejects import Reject
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, batch_chunks, numbered_chunks
 from beam_jobs.sources.extra_features import parse_extra_features
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -66,7 +65,7 @@ def numbered(reader: TextJob, source: Source) -> list[Chunk]:
     chunks = list(reader.chunks(source))
     if chunks[0].first:
         return chunks
-    return list(numbered_chunks(reader.range_counter().count(Task.of(list(chunks)))))
+    return list(numbered_chunks(reader.range_counter()(Task.of(list(chunks)))))
 
 
 def tasks_of(reader: TextJob) -> list[Task]:
