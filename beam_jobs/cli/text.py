@@ -231,9 +231,11 @@ class TextFlags(InputFlags):
 
 def _check_first(job: TextJob) -> None:
     """Raises UsageError if none of the first inputs becomes a record, as with a wrong --text_field."""
+    from beam_jobs.sources.chunks import Chunk
+
     errors: list[str] = []
     found = (job.inputs.sources(pattern, limit=_TEXTS_TRIED) for pattern in job.inputs.patterns)
-    chunks = itertools.chain.from_iterable(map(job.chunks, itertools.chain.from_iterable(found)))
+    chunks = map(Chunk.whole, itertools.chain.from_iterable(found))
     texts = itertools.chain.from_iterable(map(job.read, chunks))
     for text in itertools.islice(texts, _TEXTS_TRIED):
         if text.text is not None:

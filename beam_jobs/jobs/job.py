@@ -183,7 +183,7 @@ class Job(abc.ABC):
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source that tasks read: the whole of it unless a job cuts it."""
-        yield Chunk(source, 0, 0, 1, source.size)
+        yield Chunk.whole(source)
 
     @abc.abstractmethod
     def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:

@@ -124,17 +124,9 @@ def _first_records(job: Job, mapper: Mapper) -> _FirstRecords:
     found = (job.sources(pattern, _FILES) for pattern in job.inputs.patterns)
     with contextlib.suppress(_EnoughError):
         for source in itertools.islice(itertools.chain.from_iterable(found), _FILES):
-            for chunk in job.chunks(source):
-                for records in read.encoded(Task.of([_counted(chunk)]), first):
-                    first.rejects += records.rejects
+            for records in read.encoded(Task.of([Chunk.whole(source)]), first):
+                first.rejects += records.rejects
     return first
-
-
-def _counted(chunk: Chunk) -> Chunk:
-    """The chunk, or the whole file for its first range of bytes, whose lines are not counted yet."""
-    if chunk.first:
-        return chunk
-    return Chunk(chunk.source, 0, 0, 1, chunk.source.size)
 
 
 def _common(mapper: Mapper, name: str, values: list[Any], wanted: Feature | None) -> Feature:

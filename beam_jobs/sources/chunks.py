@@ -42,6 +42,11 @@ class Chunk(NamedTuple):
     first: int
     size: int
 
+    @classmethod
+    def whole(cls, source: Source) -> Chunk:
+        """The whole of a source."""
+        return cls(source, 0, 0, 1, source.size)
+
     @property
     def is_empty(self) -> bool:
         """Whether no line begins in it."""
@@ -179,7 +184,7 @@ def numbered_chunks(counts: Iterable[RangeCount]) -> Iterator[Chunk]:
     edges = [*(count.begin for count in full), source.size]
     follow = all(count.stop in (None, at) for count, at in zip(full, edges[1:], strict=True))
     if edges[0] or not follow or any(count.error for count in ranges):
-        yield Chunk(source, 0, 0, 1, source.size)
+        yield Chunk.whole(source)
         yield from (Chunk(source, end, end, 1, 0) for end in ends[2:])
         return
     number, stops = 1, iter(edges[1:])

@@ -7,8 +7,10 @@ first line in each range.
 
 from __future__ import annotations
 
+from beam_jobs.errors import RejectError
 from beam_jobs.sources.chunks import Chunk, RangeCount
 from beam_jobs.sources.inputs import Inputs
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head
 
 _BLOCK_BYTES = 1 << 20
 
@@ -22,10 +24,12 @@ def count_lines(inputs: Inputs, chunk: Chunk) -> RangeCount:
         with inputs.stream(chunk.source) as file:
             file.seek(at)
             while at < last and (block := file.read(min(_BLOCK_BYTES, last - at))):
+                if not at:
+                    check_head(block[:HEAD_BYTES], UTF8)
                 if not lines:
                     begin = at + block.find(b"\n") + 1
                 lines += block.count(b"\n")
                 at += len(block)
-    except OSError as error:
-        return RangeCount(chunk, error=f"cannot be read to its end: {error}")
+    except (OSError, RejectError) as error:
+        return RangeCount(chunk, error=str(error))
     return RangeCount(chunk, lines, begin)

@@ -93,9 +93,9 @@ class TextSpec(TextFields):
                 start, end, first = part.groups or (0, 0, 1)
                 yield Chunk(part if part.error else source, start, end, first, part.size)
         elif source.size > CHUNK_BYTES and self._has_lines_to_cut(source):
-            yield from self._byte_chunks(source)
+            yield from byte_ranges(source)
         else:
-            yield Chunk(source, 0, 0, 1, source.size)
+            yield Chunk.whole(source)
 
     def _is_cut(self, source: Source, endings: tuple[str, ...]) -> bool:
         """Whether a source is a whole file with several records, and one of some endings."""
@@ -105,17 +105,6 @@ class TextSpec(TextFields):
     def _has_lines_to_cut(self, source: Source) -> bool:
         # In other encodings the byte of a newline may be a part of another character.
         return self.inputs.dialect.encoding == UTF8 and self._is_cut(source, _CUTTABLE)
-
-    def _byte_chunks(self, source: Source) -> Iterator[Chunk]:
-        try:
-            with self.inputs.stream(source) as file:
-                check_head(file.read(HEAD_BYTES), UTF8)
-        except OSError:
-            pass  # The pass that counts the lines reports why the file cannot be read.
-        except RejectError as error:
-            yield Chunk(source._replace(error=str(error)), 0, 0, 1, source.size)
-            return
-        yield from byte_ranges(source)
 
     def reads(self, chunk: Chunk) -> Iterator[Read]:
         """Yields the first reads of `batches` in a store."""
@@ -304,8 +293,7 @@ def first_label(spec: TextSpec) -> Any:
     spec = replace(spec, label_field="", columns=(name,))
     for pattern in spec.inputs.patterns:
         for source in spec.inputs.sources(pattern, limit=_MAX_TRIED):
-            texts = itertools.chain.from_iterable(map(spec.read, spec.chunks(source)))
-            for text in itertools.islice(texts, _MAX_TRIED):
+            for text in itertools.islice(spec.read(Chunk.whole(source)), _MAX_TRIED):
                 if text.row and text.row.get(name) is not None:
                     return text.row[name]
     return None
