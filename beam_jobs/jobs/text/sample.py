@@ -97,9 +97,8 @@ def sample_texts(spec: TextSpec, rules: SplitRules, width: int, task: Task) -> S
     for texts, splits, _ in split_texts(spec, task, rules):
         bins = rules.placement.orders(texts.keys) // np.uint64(width)
         chosen = (splits == rules.placement.splits.training) & (bins < _BINS)
-        for number in range(len(spec.text_features)):
-            training = itertools.compress(texts.of_field(number), chosen.tolist())
-            sample.add(bins[chosen], training)
+        for own in texts.texts:
+            sample.add(bins[chosen], itertools.compress(own, chosen.tolist()))
     return sample
 
 

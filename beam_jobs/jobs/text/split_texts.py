@@ -78,8 +78,7 @@ def text_sketches(spec: TextSpec, near: Near, rules: SplitRules, task: Task) -> 
         rows = np.delete(np.arange(len(texts.keys)), list(errors))
         rows = rows[~np.isin(rows + first, dropped)]
         good = texts.take(rows)
-        fields = zip(*map(good.of_field, range(len(spec.text_features))), strict=True)
-        values = list(map(near.value_of_texts, fields))
+        values = list(map(near.value_of_texts, zip(*good.texts, strict=True)))
         orders = rules.placement.orders(good.keys)
         builder.add(rows + first, orders, values)
         first += len(texts.keys)

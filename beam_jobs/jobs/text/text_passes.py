@@ -89,11 +89,7 @@ class TextFirstPass(FirstPass):
             text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.spec.tokens]
             if self.spec.tokens == "words":
                 training = (splits == self.rules.placement.splits.training).tolist()
-                joined = b" ".join(
-                    text
-                    for number in range(len(self.spec.text_features))
-                    for text in compress(texts.of_field(number), training)
-                )
+                joined = b" ".join(text for own in texts.texts for text in compress(own, training))
                 counted = Counter(words(joined))
                 text_per_token = len(joined) / counted.total() if counted else text_per_token
             if self.spec.window:
@@ -112,14 +108,13 @@ class TextFirstPass(FirstPass):
         sizes = GroupSizes(inputs=task.count)
         for texts, groups, _ in split_texts(self.spec, task, self.rules):
             # Windows are not known yet if their tokens are learned from a split; bytes approximate them.
-            lengths = map(len, texts.texts) if self.spec.window else None
+            lengths = map(len, texts.texts[0]) if self.spec.window else None
             labels = self.rules.placement.strata(texts.labels)
             sizes.add(LabelHashes.of(labels, groups), lengths)
         return sizes
 
     def _sizes(self, texts: Texts, text_per_token: float) -> np.ndarray:
-        fields = range(len(self.spec.text_features))
-        lengths = np.sum([_lengths(texts.of_field(number)) for number in fields], axis=0)
+        lengths = np.sum(list(map(_lengths, texts.texts)), axis=0)
         keys = _lengths(texts.keys)
         tokens = (lengths / text_per_token).astype(np.int64)
         return lengths + keys + _overhead(self.spec) + _TOKEN_BYTES[self.spec.tokens] * tokens
@@ -128,7 +123,7 @@ class TextFirstPass(FirstPass):
         """The windows of texts; their sizes assume that all tokens of a text have the same length."""
         spec = self.spec
         keys, sizes, rows = list[bytes](), list[int](), list[int]()
-        for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
+        for row, (key, text) in enumerate(zip(texts.keys, texts.texts[0], strict=True)):
             if spec.tokens == "bpe" and len(text) <= spec.window:
                 # No token is shorter than a byte, so this is one window; it need not be tokenized.
                 tokens = len(text) // _TEXT_BYTES_PER_TOKEN["bpe"]
@@ -185,14 +180,13 @@ class TextSecondPass(SecondPass):
     def _columns(self, texts: Texts, windows: list[np.ndarray]) -> dict[str, list[Any]]:
         """The columns of texts, given the tokens of each if they are windows."""
         columns: dict[str, list[Any]] = {"key": texts.keys}
-        for number, name in enumerate(self.spec.text_features):
-            columns[name] = texts.of_field(number)
+        columns |= zip(self.spec.text_features, texts.texts, strict=True)
         if self.spec.has_labels:
             labels = [label for label in texts.labels if label is not None]
             ids = {label: self._label(label) for label in set(labels)}
             columns["label"] = [ids[label] for label in labels]
-        for number, name in enumerate(self.spec.token_features):
-            columns[name] = windows or self._encoded(texts.keys, texts.of_field(number))
+        for name, own in zip(self.spec.token_features, texts.texts, strict=False):
+            columns[name] = windows or self._encoded(texts.keys, own)
         if self.spec.extras:
             rows = [extra_values(self.spec.extras, row) for row in texts.rows]
             for name, feature, _ in self.spec.extras:
@@ -229,7 +223,7 @@ class TextSecondPass(SecondPass):
     def _windows(self, texts: Texts) -> tuple[Texts, np.ndarray, list[np.ndarray]]:
         """The windows of texts, the row of the text of each, int64 [n], and the tokens of each."""
         keys, parts, rows, tokens = list[bytes](), list[bytes](), list[int](), list[np.ndarray]()
-        for row, (key, text) in enumerate(zip(texts.keys, texts.texts, strict=True)):
+        for row, (key, text) in enumerate(zip(texts.keys, texts.texts[0], strict=True)):
             ids, spans = self._tokenizer.encode_spans(text)
             bounds = window_bounds(len(ids), self.spec.window, self.spec.stride)
             keys += _window_keys(key, len(bounds))
@@ -237,7 +231,7 @@ class TextSecondPass(SecondPass):
             tokens += [ids[start:stop] for start, stop in bounds]
             rows += [row] * len(bounds)
         text_of = np.array(rows, np.int64)
-        return texts.take(text_of)._replace(keys=keys, texts=parts), text_of, tokens
+        return texts.take(text_of)._replace(keys=keys, texts=[parts]), text_of, tokens
 
 
 def _record_of(columns: dict[str, list[Any]], row: int) -> dict[str, Any]:

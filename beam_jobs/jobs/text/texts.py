@@ -57,29 +57,24 @@ class Texts(NamedTuple):
     """The columns of many texts, and the rejected texts.
 
     Attributes:
-        keys, texts: In UTF-8.
+        keys: In UTF-8.
+        texts: Those of each field, in UTF-8: of `text_field`, then of `more_fields`.
         labels: Labels as text; None without labels.
         rejects: Texts that cannot become records; the columns do not have them.
         classes: The labels of their files.
         rows: The values of `TextFields.columns`; empty without columns.
-        more: The texts of `TextFields.more_fields` in UTF-8; empty without such fields.
     """
 
     keys: list[bytes]
-    texts: list[bytes]
+    texts: list[list[bytes]]
     labels: list[Label | None]
     rejects: list[Reject]
     classes: set[Label]
     rows: list[Mapping[str, Any]]
-    more: list[tuple[bytes, ...]]
 
     @classmethod
-    def empty(cls) -> Texts:
-        return cls([], [], [], [], set(), [], [])
-
-    def of_field(self, number: int) -> list[bytes]:
-        """The texts of one field: 0 for `texts`, from 1 on those in `more`."""
-        return [texts[number - 1] for texts in self.more] if number else self.texts
+    def empty(cls, fields: int) -> Texts:
+        return cls([], [[] for _ in range(fields)], [], [], set(), [])
 
     def add(self, text: Text) -> None:
         """Adds a text."""
@@ -89,24 +84,22 @@ class Texts(NamedTuple):
                 self.classes.add(text.label)
             return
         self.keys.append(text.key.encode())
-        self.texts.append(text.text.encode())
+        for texts, own in zip(self.texts, (text.text, *text.more), strict=True):
+            texts.append(own.encode())
         self.labels.append(text.label)
         if text.row is not None:
             self.rows.append(text.row)
-        if text.more:
-            self.more.append(tuple(more.encode() for more in text.more))
 
     def take(self, rows: np.ndarray) -> Texts:
         """The texts of some rows, int [m], and all rejects."""
         chosen = rows.tolist()
         return Texts(
             [self.keys[row] for row in chosen],
-            [self.texts[row] for row in chosen],
+            [[texts[row] for row in chosen] for texts in self.texts],
             [self.labels[row] for row in chosen],
             self.rejects,
             self.classes,
             [self.rows[row] for row in chosen] if self.rows else [],
-            [self.more[row] for row in chosen] if self.more else [],
         )
 
 

@@ -49,12 +49,11 @@ def texts_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
         found = list(reader.read(chunk))
         batches = list(reader.batches(chunk))
         good = [text for text in found if text.text is not None]
-        rows = [zip(b.keys, b.texts, b.labels, strict=True) for b in batches]
+        rows = [zip(b.keys, b.labels, *b.texts, strict=True) for b in batches]
         assert [row for batch in rows for row in batch] == [
-            (text.key.encode(), text.text.encode(), text.label) for text in good
+            (text.key.encode(), text.label, *map(str.encode, (text.text, *text.more)))
+            for text in good
         ]
-        more = [tuple(part.encode() for part in text.more) for text in good if text.more]
-        assert [row for batch in batches for row in batch.more] == more
         assert [reject for batch in batches for reject in batch.rejects] == [
             Reject.of(text.key, "read", text.error) for text in found if text.text is None
         ]
