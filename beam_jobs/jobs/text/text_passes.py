@@ -169,7 +169,7 @@ class TextSecondPass(SecondPass):
             if self.spec.window:
                 texts, rows, windows = self._windows(texts)
                 splits = splits[rows]
-            columns = self._recoded(self._columns(texts, windows))
+            columns = self._columns(texts, windows)
             if self.plan.mapper:
                 record = functools.partial(_record_of, columns)
                 yield mapped_records(encoder, texts.keys, splits, record, texts.rejects)
@@ -187,10 +187,12 @@ class TextSecondPass(SecondPass):
             columns["label"] = [ids[label] for label in labels]
         for name, own in zip(self.spec.token_features, texts.texts, strict=False):
             columns[name] = windows or self._encoded(texts.keys, own)
-        if self.spec.extras:
-            rows = [extra_values(self.spec.extras, row) for row in texts.rows]
-            for name, feature, _ in self.spec.extras:
-                columns[name] = [feature.codec.checked(name, feature, row[name]) for row in rows]
+        extras, schema = self.spec.extras, self.plan.job_schema
+        rows = [extra_values(extras, row) for row in texts.rows] if extras else []
+        columns |= {extra.name: [row[extra.name] for row in rows] for extra in extras}
+        for name in dict.fromkeys([*(extra.name for extra in extras), *self.spec.encodings]):
+            checked = functools.partial(schema[name].codec.checked, name, schema[name])
+            columns[name] = list(map(checked, columns[name]))
         return columns
 
     def _encoded(self, keys: list[bytes], texts: list[bytes]) -> list[np.ndarray]:
@@ -206,15 +208,6 @@ class TextSecondPass(SecondPass):
                     raise UsageError(f"{error.message}: {name}") from None
             raise
         return found
-
-    def _recoded(self, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """The columns in the form that the encodings chosen by name take."""
-        schema = self.plan.job_schema
-        recoded = {
-            name: [schema[name].codec.checked(name, schema[name], v) for v in columns[name]]
-            for name in self.spec.encodings
-        }
-        return {**columns, **recoded}
 
     def _label(self, label: Label) -> Any:
         ids = self.class_ids.of(label)
