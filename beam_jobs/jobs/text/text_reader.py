@@ -149,15 +149,12 @@ class TextSpec(TextFields):
         if end - chunk.start > limit or self.inputs.max_bytes < limit:
             return None
         try:
+            self.labels.of(source)
             with self.inputs.stream(source) as file:
                 file.seek(chunk.start)
                 data = file.read(end - chunk.start)
-        except OSError:
-            return None
-        try:
-            self.labels.of(source)
             check_head(data[:HEAD_BYTES] if not chunk.start else b"", UTF8)
-        except RejectError:
+        except (OSError, RejectError):
             return None
         if b"\n" not in data and b"\r" in data:  # `numbered_lines` finds out what is wrong with it.
             return None
@@ -221,10 +218,9 @@ class TextSpec(TextFields):
     def _read_file(self, chunk: Chunk, unpacked: io.BytesIO | None = None) -> Iterator[Text]:
         """Yields all texts of a chunk of one file, which may come out of an archive."""
         source = chunk.source
-        if not is_utf8(source.key):
-            yield Text.of_error(source.key, NOT_UTF8)
-            return
         try:
+            if not is_utf8(source.key):
+                raise RejectError(NOT_UTF8)
             if source.error:
                 raise RejectError(source.error)
             source = source._replace(label=self.labels.of(source))
@@ -255,28 +251,24 @@ class TextSpec(TextFields):
 
     def _rows(self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool) -> Iterator[Row]:
         """Yields the rows of a chunk of a table; UsageError if it lacks a column."""
-        source = chunk.source
-        if kind not in TABLES:
-            yield from read_rows(file, kind, packed, dialect=self.inputs.dialect)
-            return
-        try:
-            header = column_names(file, kind, packed, self.inputs.dialect)
-        except UsageError as error:
-            raise UsageError(f"{source.key}: {error.message}") from None
-        file.seek(0)
-        if not header:
-            return
-        needed = self.needed
-        for name in needed:
-            if name not in header and name not in source.row:
-                raise UsageError(f"{source.key}: no column {name!r}, it has {', '.join(header)}")
+        source, needed, dialect = chunk.source, self.needed, self.inputs.dialect
+        if kind in TABLES:
+            try:
+                header = column_names(file, kind, packed, dialect)
+            except UsageError as error:
+                raise UsageError(f"{source.key}: {error.message}") from None
+            file.seek(0)
+            if not header:
+                return
+            for name in needed:
+                if name not in header and name not in source.row:
+                    listed = ", ".join(header)
+                    raise UsageError(f"{source.key}: no column {name!r}, it has {listed}")
         if kind == "parquet":
             groups = range(chunk.start, chunk.end or len(row_groups(file)))
             yield from read_row_groups(file, groups, needed, chunk.first, self.inputs.max_bytes)
         else:
-            yield from read_rows(
-                file, kind, packed, needed, self.inputs.dialect, self.inputs.max_bytes
-            )
+            yield from read_rows(file, kind, packed, needed, dialect, self.inputs.max_bytes)
 
     def _line(self, source: Source, number: int, kind: str, line: bytes | None) -> Text:
         """The text of a line; None is a line that is too long."""

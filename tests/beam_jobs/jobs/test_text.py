@@ -447,10 +447,12 @@ def test_a_file_that_is_gone_is_reported(tmp_path):
 def test_a_file_whose_name_is_not_utf8_is_one_reject(tmp_path):
     name = b"f\xff.txt".decode("utf-8", "surrogateescape")
     try:
-        (tmp_path / name).write_text("x")
+        (tmp_path / name).write_text("x\ny\n")
     except OSError:
         pytest.skip("the filesystem does not accept this name")
-    found = only(texts_of(job(tmp_path), [Chunk(Source(name), 0, 0, 1, 0)]))
+    source = Source(name, 4)
+    chunks = [Chunk(source, 0, 2, 1, 2), Chunk(source, 2, 4, 2, 2)]
+    found = only(texts_of(job(tmp_path), chunks))
     assert (found.text, found.error) == (None, NOT_UTF8)
 
 
