@@ -172,8 +172,7 @@ class TextFlags(InputFlags):
             inputs=replace(inputs, max_bytes=max_bytes),
             labels=labels,
             record=self.record,
-            text_field=names_in(self.text_field)[0],
-            more_fields=names_in(self.text_field)[1:],
+            text_fields=names_in(self.text_field),
             label_field=label_field,
             tokens=tokens,
             vocabulary_size=self.vocabulary_size,
@@ -238,7 +237,7 @@ def _check_first(job: TextJob) -> None:
     chunks = map(Chunk.whole, itertools.chain.from_iterable(found))
     texts = itertools.chain.from_iterable(map(job.read, chunks))
     for text in itertools.islice(texts, _TEXTS_TRIED):
-        if text.text is not None:
+        if text.texts:
             return
         errors.append(f"{text.key}: {text.error}")
     if errors:

@@ -75,14 +75,14 @@ class TextSpec(TextFields):
     @property
     def text_features(self) -> tuple[str, ...]:
         """The names of the features with the texts: `text`, or those of several fields."""
-        return (self.text_field, *self.more_fields) if self.more_fields else ("text",)
+        return self.text_fields if len(self.text_fields) > 1 else ("text",)
 
     @property
     def token_features(self) -> tuple[str, ...]:
         """The names of the features with the tokens of each text; empty without tokens."""
         if self.tokens == "none":
             return ()
-        if not self.more_fields:
+        if len(self.text_fields) == 1:
             return ("tokens",)
         return tuple(f"{name}_tokens" for name in self.text_features)
 
@@ -141,9 +141,9 @@ class TextSpec(TextFields):
         source = chunk.source
         if not self._has_lines_to_cut(source) or not is_utf8(source.key):
             return None
-        if self.columns or self.more_fields or self.labels.columns or self.key_column:
+        if self.columns or self.labels.columns or self.key_column or len(self.text_fields) > 1:
             return None
-        if "." in self.text_field + self.label_field:
+        if "." in self.text_fields[0] + self.label_field:
             return None
         # It may have a line that is too long.
         if end - chunk.start > limit or self.inputs.max_bytes < limit:
@@ -167,7 +167,7 @@ class TextSpec(TextFields):
         source = chunk.source._replace(label=self.labels.of(chunk.source))
         kind, _ = file_kind(source.file)
         prefix = f"{source.key}#".encode()
-        is_json, text_field, label_field = kind == "jsonl", self.text_field, self.label_field
+        is_json, (text_field,), label_field = kind == "jsonl", self.text_fields, self.label_field
         add_key, add_text, add_label = texts.keys.append, texts.texts[0].append, texts.labels.append
         if chunk.first == 1:
             data = data.removeprefix(codecs.BOM_UTF8)

@@ -28,29 +28,27 @@ class Text(NamedTuple):
 
     Attributes:
         key: The key of its record.
-        text: The text; None if it cannot become a record.
+        texts: Those of `TextFields.text_fields`; empty if it cannot become a record.
         label: Its label, or labels, as text; the label of its file if it cannot become a record; None without.
         error: Why it cannot become a record.
         row: The values of `TextFields.columns`; None without columns.
-        more: The texts of `TextFields.more_fields`.
     """
 
     key: str
-    text: str | None
+    texts: tuple[str, ...]
     label: Label | None
     error: str = ""
     row: Mapping[str, Any] | None = None
-    more: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
-        """Its length in characters, with those of its other fields; of its error without a text."""
-        return len(self.error if self.text is None else self.text) + sum(map(len, self.more))
+        """Its length in characters, or that of its error."""
+        return sum(map(len, self.texts)) + len(self.error)
 
     @classmethod
     def of_error(cls, key: str, error: object, label: Label | None = None) -> Text:
         """A text that cannot become a record, in a file with a label."""
-        return cls(key, None, label, str(error))
+        return cls(key, (), label, str(error))
 
 
 class Texts(NamedTuple):
@@ -58,7 +56,7 @@ class Texts(NamedTuple):
 
     Attributes:
         keys: In UTF-8.
-        texts: Those of each field, in UTF-8: of `text_field`, then of `more_fields`.
+        texts: Those of each field in `TextFields.text_fields`, in UTF-8.
         labels: Labels as text; None without labels.
         rejects: Texts that cannot become records; the columns do not have them.
         classes: The labels of their files.
@@ -78,13 +76,13 @@ class Texts(NamedTuple):
 
     def add(self, text: Text) -> None:
         """Adds a text."""
-        if text.text is None:
+        if not text.texts:
             self.rejects.append(Reject.of(text.key, "read", text.error))
             if text.label is not None:
                 self.classes.add(text.label)
             return
         self.keys.append(text.key.encode())
-        for texts, own in zip(self.texts, (text.text, *text.more), strict=True):
+        for texts, own in zip(self.texts, text.texts, strict=True):
             texts.append(own.encode())
         self.labels.append(text.label)
         if text.row is not None:
@@ -132,29 +130,27 @@ class TextFields:
 
     Attributes:
         inputs: `.txt` files and tables of all formats; any text files if each is a record.
-        text_field, label_field: The fields or columns with the text and the label; an empty
-            `label_field` without labels.
+        text_fields: The fields or columns with texts; each of several becomes a separate feature.
+        label_field: The field or column with the label; empty without labels.
         several_labels: Whether `label_field` has lists.
         label_names: The names of classes by id if the files with `label_field` state them.
         columns: Other fields or columns to read.
-        more_fields: Fields or columns with other texts, which become separate features.
         key_column: The field or column with the keys; empty for the file and its line or row.
     """
 
     inputs: Inputs = field(kw_only=False)
-    text_field: str = "text"
+    text_fields: tuple[str, ...] = ("text",)
     label_field: str = ""
     several_labels: bool = False
     label_names: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    more_fields: tuple[str, ...] = ()
     key_column: str = ""
 
     @property
     def needed(self) -> list[str]:
         """The fields or columns to read."""
-        fields = (self.text_field, *self.more_fields, self.label_field, self.key_column)
-        return list(filter(None, (*fields, *self.columns)))
+        fields = (*self.text_fields, self.label_field, self.key_column, *self.columns)
+        return list(filter(None, fields))
 
     def plain_text(self, key: str, data: bytes | None, file: Source) -> Text:
         """The text of a line or of a whole file.
@@ -167,8 +163,8 @@ class TextFields:
         try:
             if data is None or len(data) > MAX_LINE_BYTES:
                 raise RejectError(f"longer than {MAX_LINE_BYTES >> 20} MiB")
-            if self.more_fields:
-                raise RejectError(f"plain text has no fields, such as {self.text_field!r}")
+            if len(self.text_fields) > 1:
+                raise RejectError(f"plain text has no fields, such as {self.text_fields[0]!r}")
             return self._text(key, (data.decode(),), {}, file)
         except UnicodeDecodeError as error:
             reason = not_decodable(self.inputs.dialect.encoding, error)
@@ -189,14 +185,13 @@ class TextFields:
             return Text.of_error(key, error, file.label)
 
     def _texts_in(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """The texts of `text_field` and of `more_fields`."""
-        fields = (self.text_field, *self.more_fields)
-        found = values_at(row, fields)
+        """The texts of `text_fields`."""
+        found = values_at(row, self.text_fields)
         texts = tuple(text for text in found.values() if isinstance(text, str))
-        if len(texts) == len(fields):
+        if len(texts) == len(self.text_fields):
             return texts
         known = ", ".join(names_in(row)) or "no fields"
-        name = next(name for name in fields if not isinstance(found.get(name), str))
+        name = next(name for name in self.text_fields if not isinstance(found.get(name), str))
         if name in found:
             raise RejectError(
                 f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
@@ -211,7 +206,7 @@ class TextFields:
         """A text with its label and columns.
 
         Args:
-            texts: The texts of `text_field` and of `more_fields`.
+            texts: The texts of `text_fields`.
             fields: The fields that were read with the text.
             file: Its file, with its label.
         """
@@ -223,8 +218,7 @@ class TextFields:
             size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
             if size > self.inputs.max_bytes:
                 return Text.of_error(key, exceeds(size, self.inputs.max_bytes), label)
-        text, *more = texts
         if not self.columns:
-            return Text(key, text, label, more=tuple(more))
+            return Text(key, texts, label)
         found = values_at(file.row, self.columns) | values_at(fields, self.columns)
-        return Text(key, text, label, row=found, more=tuple(more))
+        return Text(key, texts, label, row=found)

@@ -48,21 +48,20 @@ def texts_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
     for chunk in chunks:
         found = list(reader.read(chunk))
         batches = list(reader.batches(chunk))
-        good = [text for text in found if text.text is not None]
+        good = [text for text in found if text.texts]
         rows = [zip(b.keys, b.labels, *b.texts, strict=True) for b in batches]
         assert [row for batch in rows for row in batch] == [
-            (text.key.encode(), text.label, *map(str.encode, (text.text, *text.more)))
-            for text in good
+            (text.key.encode(), text.label, *map(str.encode, text.texts)) for text in good
         ]
         assert [reject for batch in batches for reject in batch.rejects] == [
-            Reject.of(text.key, "read", text.error) for text in found if text.text is None
+            Reject.of(text.key, "read", text.error) for text in found if not text.texts
         ]
         texts += found
     return texts
 
 
 def numbered_texts(found: list[Text]) -> list[tuple[str, str | None]]:
-    return [(text.key.rpartition("#")[2], text.text) for text in found]
+    return [(text.key.rpartition("#")[2], *(text.texts or [None])) for text in found]
 
 
 def only(found: list[Text]) -> Text:
@@ -122,10 +121,10 @@ def test_utf16_is_one_reject_unless_it_is_asked_for(tmp_path, name, encoding, en
     data, stored = TEXTS[name].encode(encoding), name + ending
     data = gzip.compress(data) if ending else data
     found = only(read_all(tmp_path, stored, data))
-    assert (found.text, "#" in found.key) == (None, False)
+    assert (found.texts, "#" in found.key) == ((), False)
     assert found.error == f"UTF-16 text: convert it to UTF-8, or add --text_encoding {encoding}"
     found = read_all(tmp_path, stored, data, Dialect(encoding))
-    assert [text.text for text in found] == ["Grüße", "hello"]
+    assert [text.texts for text in found] == [("Grüße",), ("hello",)]
 
 
 def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
@@ -140,25 +139,25 @@ def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path, monkeypat
     # Both bytes of the character U+0A0A are those of a newline.
     lines = [f"{number} \u0a0a ü" for number in range(200)]
     found = read_all(tmp_path, "a.txt", "\n".join(lines).encode("utf-16"), Dialect("utf-16"))
-    assert [text.text for text in found] == lines
+    assert [text.texts for text in found] == [(line,) for line in lines]
     assert found[-1].key == "a.txt#200"
 
 
 def test_a_line_that_the_encoding_does_not_have_is_rejected_alone(tmp_path):
     found = read_all(tmp_path, "a.txt", b"caf\xe9\n\x81\nfine\n", Dialect("cp1252"))
-    assert [text.text for text in found] == ["café", None, "fine"]
+    assert [text.texts for text in found] == [("café",), (), ("fine",)]
     assert found[1].error == "not CP1252"
 
 
 def test_a_whole_file_may_be_a_record(tmp_path):
     data = "\ufeffline 1\r\n\r\nline 2\n"
-    expected = [Text("a.txt", "line 1\r\n\r\nline 2\n", None)]
+    expected = [Text("a.txt", ("line 1\r\n\r\nline 2\n",), None)]
     assert read(tmp_path, "a.txt", data, record="file") == expected
     packed = read(tmp_path, "a.txt.gz", gzip.compress(data.encode()), record="file")
-    assert packed == [Text("a.txt.gz", "line 1\r\n\r\nline 2\n", None)]
-    assert read(tmp_path, "a.txt", b"", record="file") == [Text("a.txt", "", None)]
+    assert packed == [Text("a.txt.gz", ("line 1\r\n\r\nline 2\n",), None)]
+    assert read(tmp_path, "a.txt", b"", record="file") == [Text("a.txt", ("",), None)]
     broken = only(read(tmp_path, "a.txt", b"a\xff", record="file"))
-    assert (broken.key, broken.text) == ("a.txt", None)
+    assert (broken.key, broken.texts) == ("a.txt", ())
     assert broken.error.startswith("not UTF-8")
 
 
@@ -166,20 +165,20 @@ def test_a_whole_file_may_be_a_record(tmp_path):
 def test_any_text_file_may_be_a_record(tmp_path, name):
     data = "# Grüße\n\nx;y\n".encode()
     stored = gzip.compress(data) if name.endswith("GZ") else data
-    assert read(tmp_path, name, stored, record="file") == [Text(name, data.decode(), None)]
+    assert read(tmp_path, name, stored, record="file") == [Text(name, (data.decode(),), None)]
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.parquet"])
 def test_files_that_are_no_text_are_rejected_as_records(tmp_path, name):
     found = only(read(tmp_path, name, b"\x89PNG\r\n", record="file"))
-    assert (found.key, found.text) == (name, None)
+    assert (found.key, found.texts) == (name, ())
     assert found.error.startswith(("not UTF-8", "--record file is for text"))
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a", "a.gz", "a.tsv.xz", "a.txt.bz2", "a.parquet.gz"])
 def test_files_of_other_kinds_are_rejected(tmp_path, name):
     found = only(read(tmp_path, name, b"x"))
-    assert (found.key, found.text) == (name, None)
+    assert (found.key, found.texts) == (name, ())
     assert found.error.startswith("expected .txt, .csv, .tsv, .jsonl, .json (each also .gz)")
 
 
@@ -251,10 +250,10 @@ def test_several_fields_hold_texts(tmp_path):
         {"a": {"text": "So."}},
     ]
     data = "".join(json.dumps(row) + "\n" for row in rows)
-    options = {"text_field": "q", "more_fields": ("a.text",)}
+    options = {"text_fields": ("q", "a.text")}
     first, second, *rest = read(tmp_path, "a.jsonl", data, **options)
-    assert first == Text("a.jsonl#1", "Who?", None, more=("Me.",))
-    assert (second.text, second.more) == ("", ("",))
+    assert first == Text("a.jsonl#1", ("Who?", "Me."), None)
+    assert second.texts == ("", "")
     assert [text.error for text in rest] == [
         "field 'a.text' is None, expected text; the record has q, a, a.text",
         "no field 'q', it has a, a.text; name the field with the text: --text_field",
@@ -275,13 +274,17 @@ def test_texts_labels_and_columns_may_be_fields_of_objects(tmp_path, name):
         {"translations": None, "meta": {"cls": "verb", "n": 3}},
         {"translations": {"de": "Baum", "en": "tree"}, "meta": None},
     ]
-    options = {"text_field": "translations.de", "label_field": "meta.cls", "columns": ("meta.n",)}
+    options = {
+        "text_fields": ("translations.de",),
+        "label_field": "meta.cls",
+        "columns": ("meta.n",),
+    }
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     if name.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
         data = (tmp_path / name).read_bytes()
     first, *rest = read(tmp_path, name, gzip.compress(data) if ".gz" in name else data, **options)
-    assert first == Text(f"{name}#1", "Haus", "noun", row={"meta.n": 1})
+    assert first == Text(f"{name}#1", ("Haus",), "noun", row={"meta.n": 1})
     errors = ["field 'translations.de' is None, expected text; the record has translations, "] * 2
     errors.append("column 'meta.cls': label None: expected text or a whole number")
     for text, error in zip(rest, errors, strict=True):
@@ -295,13 +298,13 @@ def test_texts_labels_and_columns_may_be_fields_of_objects(tmp_path, name):
 )
 def test_labels_are_text_or_whole_numbers(tmp_path, value, label):
     found = read(tmp_path, "a.jsonl", f'{{"text": "a", "y": {value}}}', label_field="y")
-    assert found == [Text("a.jsonl#1", "a", label)]
+    assert found == [Text("a.jsonl#1", ("a",), label)]
 
 
 def test_lines_and_whole_files_have_no_label_field(tmp_path):
     for record in ("line", "file"):
         found = only(read(tmp_path, "a.txt", "one", label_field="y", record=record))
-        assert found.text is None
+        assert found.texts == ()
         assert found.error == "no column 'y'; it has none"
 
 
@@ -319,7 +322,7 @@ def test_lines_and_whole_files_have_no_label_field(tmp_path):
 )
 def test_a_record_without_a_usable_label_is_rejected(tmp_path, fields, message):
     found = only(read(tmp_path, "a.jsonl", f'{{"text": "a", {fields}}}', label_field="y"))
-    assert found.text is None
+    assert found.texts == ()
     assert message in found.error
 
 
@@ -333,9 +336,9 @@ def test_a_record_is_a_row_of_a_table(tmp_path, end, start, name):
     data = (start + TABLE.replace("\n", end)).encode()
     stored = gzip.compress(data) if name.endswith("gz") else data
     assert read(tmp_path, name, stored, label_field="y") == [
-        Text(f"{name}#1", "plain", "cat"),
-        Text(f"{name}#2", f'quoted, with "quotes"{end}and a newline', "dog"),
-        Text(f"{name}#3", "é", "7"),
+        Text(f"{name}#1", ("plain",), "cat"),
+        Text(f"{name}#2", (f'quoted, with "quotes"{end}and a newline',), "dog"),
+        Text(f"{name}#3", ("é",), "7"),
     ]
 
 
@@ -350,10 +353,10 @@ def test_a_table_without_rows_has_no_records(tmp_path, data):
     assert read(tmp_path, "a.csv", data) == []
 
 
-@pytest.mark.parametrize("field", ["text_field", "label_field"])
-def test_a_table_without_the_column_is_the_users_mistake(tmp_path, field):
+@pytest.mark.parametrize("options", [{"text_fields": ("z",)}, {"label_field": "z"}])
+def test_a_table_without_the_column_is_the_users_mistake(tmp_path, options):
     with pytest.raises(UsageError, match=r"a.csv: no column 'z', it has text, y"):
-        read(tmp_path, "a.csv", "text,y\na,b\n", **{field: "z"})
+        read(tmp_path, "a.csv", "text,y\na,b\n", **options)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz"])
@@ -409,12 +412,12 @@ def test_texts_of_more_bytes_than_a_record_may_have_are_rejects(tmp_path, kind):
     assert [text.error for text in texts_of(reader, list(reader.chunks(source)))] == ["", "", ""]
     reader = TextJob(dataclasses.replace(inputs, max_bytes=100), Labels())
     first, second, third = texts_of(reader, list(reader.chunks(source)))
-    assert (third.text, third.error) == ("short", "")
+    assert (third.texts, third.error) == (("short",), "")
     assert re.fullmatch(
         r"it has \d+ bytes, more than 100: raise --max_record_bytes to keep it", second.error
     )
     # An array of Arrow takes some bytes beside those of its text.
-    assert (first.text == texts[0]) == (kind not in ("parquet", "feather"))
+    assert (first.texts == (texts[0],)) == (kind not in ("parquet", "feather"))
 
 
 @pytest.mark.parametrize(
@@ -440,7 +443,7 @@ def test_a_damaged_gzip_file_is_reported_once_after_the_texts_before_the_damage(
 
 def test_a_file_that_is_gone_is_reported(tmp_path):
     found = only(texts_of(job(tmp_path), [Chunk(Source("none.txt"), 0, 0, 1, 0)]))
-    assert (found.key, found.text) == ("none.txt", None)
+    assert (found.key, found.texts) == ("none.txt", ())
     assert found.error.startswith("cannot be read to its end")
 
 
@@ -453,7 +456,7 @@ def test_a_file_whose_name_is_not_utf8_is_one_reject(tmp_path):
     source = Source(name, 4)
     chunks = [Chunk(source, 0, 2, 1, 2), Chunk(source, 2, 4, 2, 2)]
     found = only(texts_of(job(tmp_path), chunks))
-    assert (found.text, found.error) == (None, NOT_UTF8)
+    assert (found.texts, found.error) == ((), NOT_UTF8)
 
 
 def test_a_column_may_come_from_the_row_that_names_the_file(tmp_path):
@@ -461,7 +464,7 @@ def test_a_column_may_come_from_the_row_that_names_the_file(tmp_path):
     source = Source("a.csv", row={"site": "here", "other": 1})
     reader = job(tmp_path, columns=("site", "text"))
     found = only(texts_of(reader, [Chunk(source, 0, 0, 1, 0)]))
-    assert (found.text, found.row) == ("x", {"site": "here", "text": "x"})
+    assert (found.texts, found.row) == (("x",), {"site": "here", "text": "x"})
 
 
 def test_the_label_of_a_file_is_the_label_of_all_its_records(tmp_path):
@@ -478,7 +481,7 @@ def test_a_file_without_a_label_is_one_reject_however_many_chunks_it_has(tmp_pat
     reader = job(tmp_path, labels=Labels("parent"))
     source = Source("a.txt", 8)
     found = only(texts_of(reader, [Chunk(source, 0, 4, 1, 4), Chunk(source, 4, 8, 2, 4)]))
-    assert (found.key, found.text) == ("a.txt", None)
+    assert (found.key, found.texts) == ("a.txt", ())
 
 
 @pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl", "csv", "parquet"])
@@ -540,7 +543,7 @@ def test_row_groups_are_read_one_by_one_or_several_at_a_time(tmp_path, monkeypat
     assert chunks[-1].end == 15
     assert 0 <= path.stat().st_size - sum(chunk.size for chunk in chunks) < len(chunks)
     assert all(chunk.size >= size for chunk in chunks[:-1])
-    expected = [Text(f"a.parquet#{n}", f"text {n - 1}", None) for n in range(1, 101)]
+    expected = [Text(f"a.parquet#{n}", (f"text {n - 1}",), None) for n in range(1, 101)]
     assert texts_of(reader, chunks) == expected
     # The row groups of an archive's member are not known in advance.
     assert texts_of(reader, [Chunk(Source("a.parquet"), 0, 0, 1, 0)]) == expected
@@ -550,7 +553,7 @@ def test_a_parquet_file_that_cannot_be_read_is_one_reject(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"no table")
     reader = job(tmp_path)
     found = only(texts_of(reader, list(reader.chunks(Source("a.parquet", 8)))))
-    assert (found.key, found.text) == ("a.parquet", None)
+    assert (found.key, found.texts) == ("a.parquet", ())
     assert found.error.startswith("not a Parquet file that can be read: ")
     found = only(texts_of(reader, list(reader.chunks(Source("gone.parquet", 8)))))
     assert (found.key, found.error[:32]) == ("gone.parquet", "[Errno 2] No such file or direct")
@@ -590,7 +593,7 @@ def test_a_column_names_texts_whatever_the_table(tmp_path):
     expected = [("a", "one"), ("7", "two"), ("c d", "three")]
     for name, data in (("t.jsonl", lines), ("t.csv", "id,text\na,one\n7,two\nc d,three\n")):
         found = read(tmp_path, name, data, key_column="id")
-        assert [(text.key, text.text) for text in found] == expected
+        assert [(text.key, *text.texts) for text in found] == expected
 
 
 def test_texts_without_a_name_are_rejects(tmp_path):

@@ -402,7 +402,7 @@ def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
 def test_each_of_several_fields_has_its_text_and_its_tokens(tmp_path, kind):
     rows = [{"q": "a b é", "a": "b"}, {"q": "", "a": "é a"}, {"q": "c", "a": ""}]
     write_json(tmp_path, rows)
-    options = {"tokens": kind, "text_field": "q", "more_fields": ("a",), "max_length": 2}
+    options = {"tokens": kind, "text_fields": ("q", "a"), "max_length": 2}
     reader = job(tmp_path, **options)
     (task,) = tasks_of(reader)
     found, _ = records_of(reader, second_pass(reader, rules_of(), task))
@@ -417,7 +417,7 @@ def test_each_of_several_fields_has_its_text_and_its_tokens(tmp_path, kind):
 def test_words_and_samples_come_from_all_fields(tmp_path):
     rows = [{"q": f"one{n % 3} word", "a": f"two{n % 5}"} for n in range(40)]
     write_json(tmp_path, rows)
-    reader = job(tmp_path, tokens="words", text_field="q", more_fields=("a",))
+    reader = job(tmp_path, tokens="words", text_fields=("q", "a"))
     rules = rules_of(Splits())
     (task,) = tasks_of(reader)
     read = first_pass(reader, rules, task)
@@ -430,7 +430,7 @@ def test_words_and_samples_come_from_all_fields(tmp_path):
 def test_records_are_duplicates_if_all_fields_are_equal(tmp_path):
     pairs = [("x", "y"), ("x", "z"), ("x", "y"), ("xy", ""), ("", "xy"), ("y", "x")]
     write_json(tmp_path, [{"q": q, "a": a} for q, a in pairs])
-    reader = job(tmp_path, text_field="q", more_fields=("a",))
+    reader = job(tmp_path, text_fields=("q", "a"))
     near = Near(Equality(), reader.compared)
     (block,) = text_sketches(reader, near, rules_of(), tasks_of(reader)[0]).blocks
     found = [row.tobytes() for row in block.probes.rows]
