@@ -305,7 +305,7 @@ class SensorFlags(InputFlags):
 
     def encoded_job(self, job: Job, encoding: str) -> FileJob:
         sensor_job, given = cast("SensorJob", job), self.feature_encodings
-        arrays = [name for name, f in sensor_job.features if f.shape and not f.is_sequence]
+        arrays = [name for name, f in sensor_job.features.items() if f.shape and not f.is_sequence]
         if not set(arrays) - set(given):
             raise UsageError(f"--encoding {encoding}: the encodings of all arrays are fixed")
         return replace(sensor_job, encodings={**dict.fromkeys(arrays, encoding), **given})

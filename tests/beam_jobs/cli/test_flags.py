@@ -26,7 +26,7 @@ from beam_jobs.jobs.images.annotations import Unannotated
 from beam_jobs.jobs.images.coco_objects import Segmentation
 from beam_jobs.jobs.sensors import read_options, recording
 from beam_jobs.jobs.sensors.arrays import NanPolicy
-from beam_jobs.jobs.sensors.sensor_spec import SensorEncoding
+from beam_jobs.jobs.sensors.sensor_job import SensorEncoding
 from beam_jobs.jobs.text.text_reader import TextUnit
 from readers.format import __version__
 from readers.format.dtypes import TENSORFLOW_DTYPES
