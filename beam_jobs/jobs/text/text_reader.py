@@ -6,7 +6,7 @@ import codecs
 import io
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Literal
 
@@ -14,15 +14,17 @@ import orjson
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.encodings import Encodings
-from beam_jobs.jobs.text.texts import TABLES, Text, TextFields, Texts, file_kind
+from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
 from beam_jobs.sources.extra_features import ExtraFeature
-from beam_jobs.sources.labels import Labels, label_of
+from beam_jobs.sources.inputs import Inputs
+from beam_jobs.sources.labels import Labels, column_text, field_label, label_of
 from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines, opened_text
-from beam_jobs.sources.source import NOT_UTF8, Source
+from beam_jobs.sources.source import NOT_UTF8, Source, names_in, values_at
 from beam_jobs.sources.tables import column_names, read_rows
-from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8
+from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8, not_decodable
+from beam_jobs.storage.limits import exceeds
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
 
@@ -38,11 +40,18 @@ _MAX_TRIED = 100
 
 
 @dataclass(frozen=True)
-class TextSpec(TextFields):
+class TextSpec:
     """The records of a text job: cuts files into chunks, and reads the texts in them.
 
     Attributes:
+        inputs: `.txt` files and tables of all formats; any text files if each is a record.
         labels: The source of the labels of files, if no field has them.
+        text_fields: The fields or columns with texts; each of several becomes a separate feature.
+        label_field: The field or column with the label; empty without labels.
+        several_labels: Whether `label_field` has lists.
+        label_names: The names of classes by id if the files with `label_field` state them.
+        columns: Other fields or columns to read.
+        key_column: The field or column with the keys; empty for the file and its line or row.
         record: "line", or "file" if each file is one text.
         tokens: "words", "bytes", "bpe", "file" for a given tokenizer, or "none".
         vocabulary_size: The number of ids for "words" and "bpe", including the two reserved ones.
@@ -55,7 +64,14 @@ class TextSpec(TextFields):
         encodings: The encodings of features that are chosen by name.
     """
 
+    inputs: Inputs
     labels: Labels
+    text_fields: tuple[str, ...] = ("text",)
+    label_field: str = ""
+    several_labels: bool = False
+    label_names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    key_column: str = ""
     record: TextUnit = "line"
     tokens: Tokens = "none"
     vocabulary_size: int = 20_000
@@ -85,6 +101,12 @@ class TextSpec(TextFields):
         if len(self.text_fields) == 1:
             return ("tokens",)
         return tuple(f"{name}_tokens" for name in self.text_features)
+
+    @property
+    def needed(self) -> list[str]:
+        """The fields or columns to read."""
+        fields = (*self.text_fields, self.label_field, self.key_column, *self.columns)
+        return list(filter(None, fields))
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
@@ -275,6 +297,77 @@ class TextSpec(TextFields):
         if kind == "jsonl":
             return self.row_text(json_row(number, line, self.inputs.dialect.encoding), source)
         return self.plain_text(f"{source.key}#{number}", line, source)
+
+    def plain_text(self, key: str, data: bytes | None, file: Source) -> Text:
+        """The text of a line or of a whole file.
+
+        Args:
+            key: The key of its record.
+            data: Its bytes in UTF-8; None if they are more than `MAX_LINE_BYTES`.
+            file: Its file, with its label.
+        """
+        try:
+            if data is None or len(data) > MAX_LINE_BYTES:
+                raise RejectError(f"longer than {MAX_LINE_BYTES >> 20} MiB")
+            if len(self.text_fields) > 1:
+                raise RejectError(f"plain text has no fields, such as {self.text_fields[0]!r}")
+            return self._text(key, (data.decode(),), {}, file)
+        except UnicodeDecodeError as error:
+            reason = not_decodable(self.inputs.dialect.encoding, error)
+            return Text.of_error(key, reason, file.label)
+        except RejectError as error:
+            return Text.of_error(key, error, file.label)
+
+    def row_text(self, row: Row, file: Source) -> Text:
+        """The text of a row of a table, or of an object of JSON, in a file with its label."""
+        key = f"{file.key}#{row.number}" if row.number else file.key
+        try:
+            if row.values is None:
+                raise RejectError(row.error)
+            if self.key_column:
+                key = column_text(row.values, self.key_column)
+            return self._text(key, self._texts_in(row.values), row.values, file)
+        except RejectError as error:
+            return Text.of_error(key, error, file.label)
+
+    def _texts_in(self, row: Mapping[str, Any]) -> tuple[str, ...]:
+        """The texts of `text_fields`."""
+        found = values_at(row, self.text_fields)
+        texts = tuple(text for text in found.values() if isinstance(text, str))
+        if len(texts) == len(self.text_fields):
+            return texts
+        known = ", ".join(names_in(row)) or "no fields"
+        name = next(name for name in self.text_fields if not isinstance(found.get(name), str))
+        if name in found:
+            raise RejectError(
+                f"field {name!r} is {found[name]!r:.80}, expected text; the record has {known}"
+            )
+        raise RejectError(
+            f"no field {name!r}, it has {known}; name the field with the text: --text_field"
+        )
+
+    def _text(
+        self, key: str, texts: tuple[str, ...], fields: Mapping[str, Any], file: Source
+    ) -> Text:
+        """A text with its label and columns.
+
+        Args:
+            texts: The texts of `text_fields`.
+            fields: The fields that were read with the text.
+            file: Its file, with its label.
+        """
+        label = file.label
+        if self.label_field:
+            label = field_label(fields, self.label_field, self.several_labels, self.label_names)
+        # No character has more than four bytes: most texts need not be encoded here.
+        if 4 * sum(map(len, texts)) > self.inputs.max_bytes:
+            size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+            if size > self.inputs.max_bytes:
+                return Text.of_error(key, exceeds(size, self.inputs.max_bytes), label)
+        if not self.columns:
+            return Text(key, texts, label)
+        found = values_at(file.row, self.columns) | values_at(fields, self.columns)
+        return Text(key, texts, label, row=found)
 
 
 def first_label(spec: TextSpec) -> Any:

@@ -381,7 +381,7 @@ def test_labels_with_a_fraction_are_refused_before_all_texts_are_read(tmp_path):
 
 
 def test_a_line_longer_than_any_text_is_one_reject(tmp_path, monkeypatch):
-    for module in ("beam_jobs.sources.rows", "beam_jobs.jobs.text.texts"):
+    for module in ("beam_jobs.sources.rows", "beam_jobs.jobs.text.text_reader"):
         monkeypatch.setattr(f"{module}.MAX_LINE_BYTES", 3 << 20)
     data = b"before\n" + b"x" * (6 << 20) + b"\nafter\n"
     found = read(tmp_path, "a.txt", data)
