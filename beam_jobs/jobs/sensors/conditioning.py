@@ -10,8 +10,8 @@ import numpy as np
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.sensors.arrays import NanPolicy, check_series, fill_missing, no_tensor
-from beam_jobs.jobs.sensors.recording import Recording
-from beam_jobs.jobs.sensors.resampling import Segment, find_gaps, resample_arrays
+from beam_jobs.jobs.sensors.recording import Clock, Recording
+from beam_jobs.jobs.sensors.resampling import Segment, resample_arrays
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES
 
 # The feature with the share of samples that were interpolated, not measured.
@@ -147,27 +147,18 @@ class Conditioning:
     def _resampled(self, recording: Recording, arrays: Mapping[str, np.ndarray]) -> list[Segment]:
         if FILLED in arrays:
             raise RejectError(f"an array may not be called {FILLED!r}: --resample adds it")
-        times, rates = {}, {}
-        for name, array in arrays.items():
-            clock = recording.clock(name)
-            if isinstance(clock, np.ndarray):
-                times[name] = clock
-            elif rate := clock or self.rate:
-                times[name], rates[name] = np.arange(len(array)) / rate, rate
-            else:
-                found = "".join(f"; {note}" for note in recording.notes)
-                raise UsageError(
-                    f"--resample needs the times of the samples of {name!r}: add --time_column "
-                    f"NAME, or --rate 50Hz if they are evenly spaced{found}"
-                )
-        segments = resample_arrays(
-            arrays, times, self.resample, self.max_gap, rates, self.max_bytes
+        clocks = {name: self._clock(recording, name) for name in arrays}
+        whole = not (self.sequence or self.window)
+        return resample_arrays(arrays, clocks, self.resample, self.max_gap, whole, self.max_bytes)
+
+    def _clock(self, recording: Recording, name: str) -> Clock:
+        clock = recording.clock(name)
+        if isinstance(clock, np.ndarray):
+            return clock
+        if rate := clock or self.rate:
+            return rate
+        found = "".join(f"; {note}" for note in recording.notes)
+        raise UsageError(
+            f"--resample needs the times of the samples of {name!r}: add --time_column "
+            f"NAME, or --rate 50Hz if they are evenly spaced{found}"
         )
-        gaps = find_gaps(times, self.resample, self.max_gap)
-        if not segments or (gaps and not (self.sequence or self.window)):
-            start, length = gaps[0]
-            raise RejectError(
-                f"a gap of {length:g} s, {start:g} s after its start, is longer than --max_gap "
-                f"{self.max_gap:g}s; with --window or --sequence the parts between gaps are kept"
-            )
-        return segments

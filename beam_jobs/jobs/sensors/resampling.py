@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from beam_jobs.errors import RejectError
 from beam_jobs.jobs.sensors.arrays import fill_missing, flat
+from beam_jobs.jobs.sensors.recording import Clock
 from beam_jobs.storage.limits import DEFAULT_RECORD_BYTES, check_bytes
 
 # In steps of the grid: files round their times, so ten steps of 1/30 s may be 0.3333 s.
@@ -58,10 +59,10 @@ class Segment(NamedTuple):
 
 def resample_arrays(
     arrays: Mapping[str, np.ndarray],
-    times: Mapping[str, np.ndarray],
+    clocks: Mapping[str, Clock],
     rate: float,
     max_gap: float,
-    rates: Mapping[str, float] | None = None,
+    whole: bool = False,
     limit: int = DEFAULT_RECORD_BYTES,
 ) -> list[Segment]:
     """The segments between gaps of arrays that are brought to one grid.
@@ -74,59 +75,70 @@ def resample_arrays(
 
     Args:
         arrays: Name -> [t, ...] of numbers.
-        times: Name -> float64 [t], finite and strictly increasing seconds on one clock.
+        clocks: Name -> the times of its rows, finite and strictly increasing; or its rows per second, from
+            time 0 on.
         rate: Points per second.
         max_gap: Seconds; two successive measurements of an array further apart are a gap.
-        rates: Name -> samples per second, for the arrays that are sampled regularly.
+        whole: Whether a gap is an error.
         limit: The most bytes that the result may take.
 
     Raises:
-        RejectError: The arrays have no time in common, an array has more or fewer rows than times,
-            or the result would exceed a record.
+        RejectError: The arrays have no time in common outside gaps, an array has more or fewer rows than
+            times, or the result would exceed a record.
     """
+    times: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
+        clock = clocks[name]
+        times[name] = clock if isinstance(clock, np.ndarray) else np.arange(len(array)) / clock
         if len(array) != len(times[name]):
             raise RejectError(f"{name} has {len(array)} rows, but {len(times[name])} times")
-    times = {name: times[name] for name in arrays}
-    ranges = _ranges_between_gaps(times, rate, max_gap)
+    start, end = _common_time(times)
+    if not (end - start) * rate < _MAX_POINTS:
+        raise RejectError(
+            f"{end - start:g} s at {rate:g} Hz are more than {_MAX_POINTS} samples: check the unit "
+            "of the times"
+        )
+    gaps = _find_gaps(times, rate, max_gap, start, end)
+    ranges = _ranges_between(gaps, rate, end - start)
     dtypes = {name: np.result_type(array.dtype, np.float32) for name, array in arrays.items()}
     size = sum(last - first for first, last in ranges) * sum(
         math.prod(array.shape[1:]) * dtypes[name].itemsize for name, array in arrays.items()
     )
     check_bytes(size, limit, f"at {rate:g} Hz it takes")
-    start, _ = _common_time(times)
-    clocks = {name: clock - start for name, clock in times.items()}
+    if not ranges or (gaps and whole):
+        first, length = gaps[0]
+        raise RejectError(
+            f"a gap of {length:g} s, {first:g} s after its start, is longer than --max_gap "
+            f"{max_gap:g}s; with --window or --sequence the parts between gaps are kept"
+        )
+    times = {name: clock - start for name, clock in times.items()}
     # All segments at once, because a recording may have thousands.
-    points = np.concatenate([np.empty(0, int), *(np.arange(*points) for points in ranges)])
+    points = np.concatenate([np.arange(*points) for points in ranges])
     grid, values = points / rate, {}
     for name, array in arrays.items():
-        channels, own_rate = flat(array), rates.get(name, 0) if rates else 0
+        channels, clock = flat(array), clocks[name]
         result = np.empty((len(points), channels.shape[1]), dtypes[name])
-        if own_rate <= rate:
+        if isinstance(clock, np.ndarray) or clock <= rate:
             for place in range(channels.shape[1]):
-                result[:, place] = np.interp(grid, clocks[name], channels[:, place])
-        elif len(points):
-            _filter(points, rate, clocks[name], own_rate, channels, result, limit)
+                result[:, place] = np.interp(grid, times[name], channels[:, place])
+        else:
+            _filter(points, rate, times[name], clock, channels, result, limit)
         values[name] = result.reshape(len(points), *array.shape[1:])
-    clock = next(iter(clocks.values()))
-    samples = np.ceil(np.interp(grid, clock, np.arange(len(clock))) - 0.5).astype(np.int64)
-    segment = Segment(values, _find_filled(grid, clocks, rate), samples)
+    rows = next(iter(times.values()))
+    samples = np.ceil(np.interp(grid, rows, np.arange(len(rows))) - 0.5).astype(np.int64)
+    segment = Segment(values, _find_filled(grid, times, rate), samples)
     edges = itertools.accumulate((last - first for first, last in ranges), initial=0)
     return [segment.cut(slice(*pair)) for pair in itertools.pairwise(edges)]
 
 
-def find_gaps(
-    times: Mapping[str, np.ndarray], rate: float, max_gap: float
+def _find_gaps(
+    times: Mapping[str, np.ndarray], rate: float, max_gap: float, start: float, end: float
 ) -> list[tuple[float, float]]:
     """The (start, length) in seconds of the gaps in any of the arrays, in order.
 
     Starts count from the first point of the grid, and are negative for gaps that begin before it.
-    Overlapping gaps of several arrays are merged. The arguments are those of `resample_arrays`.
-
-    Raises:
-        RejectError: The arrays have no time in common.
+    Overlapping gaps of several arrays are merged.
     """
-    start, end = _common_time(times)
     gaps: list[tuple[float, float]] = []
     for clock in times.values():
         at = np.flatnonzero(np.diff(clock) * rate > max_gap * rate + _SLACK)
@@ -151,24 +163,17 @@ def _common_time(times: Mapping[str, np.ndarray]) -> tuple[float, float]:
     return start, end
 
 
-def _ranges_between_gaps(
-    times: Mapping[str, np.ndarray], rate: float, max_gap: float
+def _ranges_between(
+    gaps: list[tuple[float, float]], rate: float, seconds: float
 ) -> list[tuple[int, int]]:
     """The points of the grid outside gaps as ranges; the end of each is excluded."""
-    start, end = _common_time(times)
-    steps = (end - start) * rate
-    if not steps < _MAX_POINTS:
-        raise RejectError(
-            f"{end - start:g} s at {rate:g} Hz are more than {_MAX_POINTS} samples: check the unit "
-            "of the times"
-        )
     edges = [0]
-    for first, length in find_gaps(times, rate, max_gap):
+    for first, length in gaps:
         begin = math.floor(first * rate + _SLACK) + 1
         end_of_gap = math.ceil((first + length) * rate - _SLACK)
         if begin < end_of_gap:
             edges += begin, end_of_gap
-    edges.append(math.floor(steps + _SLACK) + 1)
+    edges.append(math.floor(seconds * rate + _SLACK) + 1)
     ranges = zip(edges[::2], edges[1::2], strict=True)
     return [(first, last) for first, last in ranges if first < last]
 
@@ -184,71 +189,50 @@ def _filter(
 ) -> None:
     """Fills the result [points, channels] with values, without frequencies above half of the grid's rate.
 
-    The values [time, channels] have `own_rate` samples per second, at seconds `clock` after point 0.
-    A value that is not finite makes only the nearest point NaN.
-    """
-    # From decimals: as a binary number, 44.1 has a huge denominator.
-    in_samples = Fraction(repr(own_rate))
-    step, offset = in_samples / Fraction(repr(rate)), -Fraction(float(clock[0])) * in_samples
-    good = np.isfinite(values)
-    usable = good.any(0)
-    complete = fill_missing(values if usable.all() else np.where(usable, values, 0), "interpolate")
-    count = int(points[-1]) + 1
-    result[:] = _at_lower_rate(complete, step, offset, count, result.dtype, limit)[points]
-    if not good.all():
-        missing = np.pad(np.cumsum(~good, 0, np.int32), ((1, 0), (0, 0)))
-        edges = [np.searchsorted(clock, points / rate + half) for half in (-0.5 / rate, 0.5 / rate)]
-        result[missing[edges[1]] > missing[edges[0]]] = np.nan
-        result[:, ~usable] = np.nan
-
-
-def _at_lower_rate(
-    signal: np.ndarray,
-    step: Fraction,
-    offset: Fraction,
-    count: int,
-    dtype: np.dtype,
-    limit: int,
-) -> np.ndarray:
-    """The signal at the points offset + k * step, k < count: [count, channels].
-
-    A polyphase filter as in `scipy.signal.resample_poly`: frequencies above half of the new rate
-    are removed first. The first and the last sample are repeated beyond the ends. It is
-    computed in float64 or complex128.
+    A polyphase filter as in `scipy.signal.resample_poly`, computed in float64 or complex128. The first and
+    the last sample are repeated beyond the ends. A value that is not finite makes only the nearest point NaN.
 
     Args:
-        signal: [time, channels] of finite numbers.
-        step: Samples from one point to the next, more than 1.
-        offset: The place of point 0, in samples after the first.
-        count: The number of points. The last is less than a step after the last sample.
-        dtype: The dtype of the result.
+        points: int64 [points], their numbers.
+        rate: Points per second.
+        clock: The times of the values, in seconds after point 0.
+        own_rate: Samples per second, more than `rate`.
+        values: [time, channels].
         limit: The most bytes that the filter may take.
 
     Raises:
-        RejectError: The signal is shorter than a step, 1/32 of the filter, or the filter would take
+        RejectError: The values are fewer than those of one point, 1/32 of the filter, or the filter would take
             more memory than the largest record.
     """
-    if step > len(signal):
+    # From decimals: as a binary number, 44.1 has a huge denominator.
+    in_samples = Fraction(repr(own_rate))
+    # In samples: from one point to the next, and from the first sample to point 0.
+    step, offset = in_samples / Fraction(repr(rate)), -Fraction(float(clock[0])) * in_samples
+    if step > len(values):
         raise RejectError(
-            f"its {len(signal)} samples are shorter than one sample of --resample, which takes "
+            f"its {len(values)} samples are shorter than one sample of --resample, which takes "
             f"{float(step):g} of them: choose a higher rate"
         )
     reach = math.ceil(_ZEROS * step)
-    taps, channels = 2 * reach + 1, signal.shape[1]
+    taps, channels = 2 * reach + 1, values.shape[1]
     # Filter weights and their temporaries, and their samples as stored and as float64.
     check_bytes(8 * taps * (6 + 4 * channels), limit, "the filter of --resample takes")
+    good = np.isfinite(values)
+    usable = good.any(0)
+    signal = fill_missing(values if usable.all() else np.where(usable, values, 0), "interpolate")
+    exact = np.result_type(signal.dtype, np.float64)
     block = max(1, _BLOCK // (taps * max(1, channels)))
     # Points that are a whole number of samples apart have the same weights.
+    count = int(points[-1]) + 1
     period = min(count, step.denominator * max(1, block // step.denominator))
-    exact = np.result_type(signal.dtype, np.float64)
-    result = np.empty((count, channels), dtype)
+    filtered = np.empty((count, channels), result.dtype)
     for low in range(0, period, block):
         first, rest = divmod(offset + low * step, 1)
         exact_places = float(rest) + float(step) * np.arange(min(block, period - low))
         samples = exact_places.astype(np.int64)
         weights = _weights(exact_places - samples, float(step), reach)
         for k in range(low, count, period):
-            part = result[k : k + len(samples)]
+            part = filtered[k : k + len(samples)]
             start = first + int((k - low) * step) - reach
             places = samples[: len(part)]
             around = np.arange(start, start + int(places[-1]) + taps)
@@ -256,7 +240,12 @@ def _at_lower_rate(
             frames = sliding_window_view(taken, taps, 1)[:, places]
             # Not a matrix product, whose rounding may depend on the number of threads.
             part[:] = np.einsum("cpw,pw->pc", frames, weights[: len(part)])
-    return result
+    result[:] = filtered[points]
+    if not good.all():
+        missing = np.pad(np.cumsum(~good, 0, np.int32), ((1, 0), (0, 0)))
+        edges = [np.searchsorted(clock, points / rate + half) for half in (-0.5 / rate, 0.5 / rate)]
+        result[missing[edges[1]] > missing[edges[0]]] = np.nan
+        result[:, ~usable] = np.nan
 
 
 def _weights(rests: np.ndarray, step: float, reach: int) -> np.ndarray:
