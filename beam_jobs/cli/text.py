@@ -235,11 +235,11 @@ def _check_first(job: TextJob) -> None:
     errors: list[str] = []
     found = (job.inputs.sources(pattern, limit=_TEXTS_TRIED) for pattern in job.inputs.patterns)
     chunks = map(Chunk.whole, itertools.chain.from_iterable(found))
-    texts = itertools.chain.from_iterable(map(job.read, chunks))
+    texts = itertools.chain.from_iterable(map(job.each, chunks))
     for text in itertools.islice(texts, _TEXTS_TRIED):
-        if text.texts:
+        if text.keys:
             return
-        errors.append(f"{text.key}: {text.error}")
+        errors += map(str, text.rejects)
     if errors:
         several = f"no text among the first {len(errors)}: " if errors[1:] else ""
         raise UsageError(several + errors[0])

@@ -14,7 +14,7 @@ import orjson
 
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.encodings import Encodings
-from beam_jobs.jobs.text.texts import TABLES, Text, Texts, file_kind
+from beam_jobs.jobs.text.texts import TABLES, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
 from beam_jobs.sources.extra_features import ExtraFeature
@@ -24,7 +24,7 @@ from beam_jobs.sources.rows import MAX_LINE_BYTES, Row, json_row, numbered_lines
 from beam_jobs.sources.source import NOT_UTF8, Source, names_in, values_at
 from beam_jobs.sources.tables import column_names, read_rows
 from beam_jobs.storage.encodings import HEAD_BYTES, UTF8, check_head, is_utf8, not_decodable
-from beam_jobs.storage.limits import exceeds
+from beam_jobs.storage.limits import check_bytes
 from readers.files.stores.ahead import Read
 from readers.files.stores.reading import EAGER_BYTES
 
@@ -37,6 +37,11 @@ _CUTTABLE = (".txt", ".jsonl")
 
 # The number of files of a pattern, and of texts of a file, that are searched for a label.
 _MAX_TRIED = 100
+
+_TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
+
+# A file with its label, and the other arguments of `TextSpec._add`.
+_Line = tuple[Source, int, Any, str]
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ class TextSpec:
             yield from self.inputs.reads(source, EAGER_BYTES)
 
     def batches(self, chunk: Chunk) -> Iterator[Texts]:
-        """Yields the texts that `read` yields, a few megabytes at a time.
+        """Yields all texts of a chunk and those that cannot become records, a few megabytes at a time.
 
         Raises:
             UsageError: A table lacks a column that is needed.
@@ -147,14 +152,20 @@ class TextSpec:
         if (data := self._whole_lines(chunk)) is not None:
             yield self._parse_lines(chunk, data)
             return
-        texts, size = Texts.empty(len(self.text_features)), 0
-        for text in self.read(chunk):
-            texts.add(text)
-            size += text.size
+        texts, size = Texts.empty(len(self.text_fields)), 0
+        for line in self._read(chunk):
+            size += self._add(texts, *line)
             if size >= CHUNK_BYTES:
                 yield texts
-                texts, size = Texts.empty(len(texts.texts)), 0
+                texts, size = Texts.empty(len(self.text_fields)), 0
         yield texts
+
+    def each(self, chunk: Chunk) -> Iterator[Texts]:
+        """Yields each text or reject of a chunk by itself, as soon as it is read; errors as for `batches`."""
+        for line in self._read(chunk):
+            texts = Texts.empty(len(self.text_fields))
+            self._add(texts, *line)
+            yield texts
 
     def _whole_lines(self, chunk: Chunk) -> bytes | None:
         """The bytes of a chunk of lines; None if `_parse_lines` cannot parse them."""
@@ -184,7 +195,7 @@ class TextSpec:
         return None if not chunk.end and len(data) == limit else data
 
     def _parse_lines(self, chunk: Chunk, data: bytes) -> Texts:
-        """The texts of whole lines, as `read` yields them, in half the time."""
+        """The texts of whole lines, as `_add` adds them, in half the time."""
         texts = Texts.empty(1)
         source = chunk.source._replace(label=self.labels.of(chunk.source))
         kind, _ = file_kind(source.file)
@@ -215,20 +226,16 @@ class TextSpec:
                     if not text.isascii():
                         text.decode()
             except (ValueError, LookupError, TypeError, AttributeError, RejectError):
-                # `_line` finds out what is wrong with it, if anything.
-                texts.add(self._line(source, number, kind, line.rstrip(b"\r")))
+                # This finds out what is wrong with it, if anything.
+                self._add(texts, source, *self._line(number, kind, line.rstrip(b"\r")))
                 continue
             add_key(b"%s%d" % (prefix, number))
             add_text(text)
             add_label(label)
         return texts
 
-    def read(self, chunk: Chunk) -> Iterator[Text]:
-        """Yields all texts of a chunk, including those that cannot become records.
-
-        Raises:
-            UsageError: A table lacks a column that is needed.
-        """
+    def _read(self, chunk: Chunk) -> Iterator[_Line]:
+        """Yields all lines, rows or whole files of a chunk; UsageError if a table lacks a column."""
         source = chunk.source
         if source.packed and not source.error:
             for member, data in self.inputs.unpacked(source):
@@ -237,8 +244,8 @@ class TextSpec:
         else:
             yield from self._read_file(chunk)
 
-    def _read_file(self, chunk: Chunk, unpacked: io.BytesIO | None = None) -> Iterator[Text]:
-        """Yields all texts of a chunk of one file, which may come out of an archive."""
+    def _read_file(self, chunk: Chunk, unpacked: io.BytesIO | None = None) -> Iterator[_Line]:
+        """Yields what is in a chunk of one file, which may come out of an archive."""
         source = chunk.source
         try:
             if not is_utf8(source.key):
@@ -248,28 +255,28 @@ class TextSpec:
             source = source._replace(label=self.labels.of(source))
         except RejectError as error:
             if not chunk.start:  # Once for a file that is read in several chunks.
-                yield Text.of_error(source.key, error)
+                yield source, 0, None, str(error)
             return
         try:
             kind, packed = file_kind(source.file, self.record == "file")
             open_source = self.inputs.open if kind in TABLES else self.inputs.stream
             with unpacked or open_source(source) as raw:
                 if kind in TABLES or kind == "json":
-                    rows = self._rows(chunk, raw, kind, packed)
-                    yield from (self.row_text(row, source) for row in rows)
+                    for row in self._rows(chunk, raw, kind, packed):
+                        yield source, *row
                     return
                 # A file is cut by bytes only if it is in UTF-8.
                 file = raw if chunk.end else opened_text(raw, packed, self.inputs.dialect.encoding)
                 if self.record == "file":
                     data = file.read(MAX_LINE_BYTES + 1).removeprefix(codecs.BOM_UTF8)
-                    yield self.plain_text(source.key, data, source)
+                    yield source, 0, data if len(data) <= MAX_LINE_BYTES else None, _TOO_LONG
                     return
                 for number, line in numbered_lines(file, chunk.start, chunk.end, chunk.first):
-                    yield self._line(source, number, kind, line)
+                    yield source, *self._line(number, kind, line)
         except RejectError as error:
-            yield Text.of_error(source.key, error, source.label)
+            yield source, 0, None, str(error)
         except (OSError, EOFError, zlib.error) as error:
-            yield Text.of_error(source.key, f"cannot be read to its end: {error}", source.label)
+            yield source, 0, None, f"cannot be read to its end: {error}"
 
     def _rows(self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool) -> Iterator[Row]:
         """Yields the rows of a chunk of a table; UsageError if it lacks a column."""
@@ -292,43 +299,51 @@ class TextSpec:
         else:
             yield from read_rows(file, kind, packed, needed, dialect, self.inputs.max_bytes)
 
-    def _line(self, source: Source, number: int, kind: str, line: bytes | None) -> Text:
-        """The text of a line; None is a line that is too long."""
+    def _line(self, number: int, kind: str, line: bytes | None) -> tuple[int, Any, str]:
+        """The arguments of `_add` for a line; None is a line that is too long."""
         if kind == "jsonl":
-            return self.row_text(json_row(number, line, self.inputs.dialect.encoding), source)
-        return self.plain_text(f"{source.key}#{number}", line, source)
+            return json_row(number, line, self.inputs.dialect.encoding)
+        return number, line, _TOO_LONG
 
-    def plain_text(self, key: str, data: bytes | None, file: Source) -> Text:
-        """The text of a line or of a whole file.
+    def _add(self, texts: Texts, source: Source, number: int, values: Any, error: str) -> int:
+        """Adds the text of a line, a row or a whole file, or a reject; returns its length in characters.
 
         Args:
-            key: The key of its record.
-            data: Its bytes in UTF-8; None if they are more than `MAX_LINE_BYTES`.
-            file: Its file, with its label.
+            source: Its file, with its label.
+            number: The number of the line or row; 0 for a whole file.
+            values: The fields of a row, or plain text in UTF-8; None if it cannot be read.
+            error: Why it cannot be read.
         """
+        key, label = f"{source.key}#{number}" if number else source.key, source.label
+        fields: Mapping[str, Any] = {}
         try:
-            if data is None or len(data) > MAX_LINE_BYTES:
-                raise RejectError(f"longer than {MAX_LINE_BYTES >> 20} MiB")
-            if len(self.text_fields) > 1:
+            if values is None:
+                raise RejectError(error)
+            if not isinstance(values, bytes):
+                fields = values
+                if self.key_column:
+                    key = column_text(fields, self.key_column)
+                own = self._texts_in(fields)
+            elif len(self.text_fields) > 1:
                 raise RejectError(f"plain text has no fields, such as {self.text_fields[0]!r}")
-            return self._text(key, (data.decode(),), {}, file)
-        except UnicodeDecodeError as error:
-            reason = not_decodable(self.inputs.dialect.encoding, error)
-            return Text.of_error(key, reason, file.label)
-        except RejectError as error:
-            return Text.of_error(key, error, file.label)
-
-    def row_text(self, row: Row, file: Source) -> Text:
-        """The text of a row of a table, or of an object of JSON, in a file with its label."""
-        key = f"{file.key}#{row.number}" if row.number else file.key
-        try:
-            if row.values is None:
-                raise RejectError(row.error)
-            if self.key_column:
-                key = column_text(row.values, self.key_column)
-            return self._text(key, self._texts_in(row.values), row.values, file)
-        except RejectError as error:
-            return Text.of_error(key, error, file.label)
+            else:
+                own = (values.decode(),)
+            if self.label_field:
+                label = field_label(fields, self.label_field, self.several_labels, self.label_names)
+            size, limit = sum(map(len, own)), self.inputs.max_bytes
+            # No character has more than four bytes: most texts need not be encoded here.
+            if 4 * size > limit:
+                octets = sum(len(text.encode("utf-8", "surrogatepass")) for text in own)
+                check_bytes(octets, limit, "it has")
+        except RejectError as reason:
+            return texts.reject(key, str(reason), label)
+        except UnicodeDecodeError as reason:
+            return texts.reject(key, not_decodable(self.inputs.dialect.encoding, reason), label)
+        row = None
+        if self.columns:
+            row = values_at(source.row, self.columns) | values_at(fields, self.columns)
+        texts.add(key, own, label, row)
+        return size
 
     def _texts_in(self, row: Mapping[str, Any]) -> tuple[str, ...]:
         """The texts of `text_fields`."""
@@ -346,29 +361,6 @@ class TextSpec:
             f"no field {name!r}, it has {known}; name the field with the text: --text_field"
         )
 
-    def _text(
-        self, key: str, texts: tuple[str, ...], fields: Mapping[str, Any], file: Source
-    ) -> Text:
-        """A text with its label and columns.
-
-        Args:
-            texts: The texts of `text_fields`.
-            fields: The fields that were read with the text.
-            file: Its file, with its label.
-        """
-        label = file.label
-        if self.label_field:
-            label = field_label(fields, self.label_field, self.several_labels, self.label_names)
-        # No character has more than four bytes: most texts need not be encoded here.
-        if 4 * sum(map(len, texts)) > self.inputs.max_bytes:
-            size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-            if size > self.inputs.max_bytes:
-                return Text.of_error(key, exceeds(size, self.inputs.max_bytes), label)
-        if not self.columns:
-            return Text(key, texts, label)
-        found = values_at(file.row, self.columns) | values_at(fields, self.columns)
-        return Text(key, texts, label, row=found)
-
 
 def first_label(spec: TextSpec) -> Any:
     """The first value of the label field; None without one."""
@@ -378,7 +370,7 @@ def first_label(spec: TextSpec) -> Any:
     spec = replace(spec, label_field="", columns=(name,))
     for pattern in spec.inputs.patterns:
         for source in spec.inputs.sources(pattern, limit=_MAX_TRIED):
-            for text in itertools.islice(spec.read(Chunk.whole(source)), _MAX_TRIED):
-                if text.row and text.row.get(name) is not None:
-                    return text.row[name]
+            for texts in itertools.islice(spec.each(Chunk.whole(source)), _MAX_TRIED):
+                if texts.rows and texts.rows[0].get(name) is not None:
+                    return texts.rows[0][name]
     return None

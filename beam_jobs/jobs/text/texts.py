@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,34 +17,6 @@ from beam_jobs.sources.tables import EXPECTED, table_kind
 TABLES = ("csv", "tsv", *ARROW_KINDS)
 
 
-class Text(NamedTuple):
-    """A text with its key, label and columns.
-
-    Attributes:
-        key: The key of its record.
-        texts: Those of `TextSpec.text_fields`; empty if it cannot become a record.
-        label: Its label, or labels, as text; the label of its file if it cannot become a record; None without.
-        error: Why it cannot become a record.
-        row: The values of `TextSpec.columns`; None without columns.
-    """
-
-    key: str
-    texts: tuple[str, ...]
-    label: Label | None
-    error: str = ""
-    row: Mapping[str, Any] | None = None
-
-    @property
-    def size(self) -> int:
-        """Its length in characters, or that of its error."""
-        return sum(map(len, self.texts)) + len(self.error)
-
-    @classmethod
-    def of_error(cls, key: str, error: object, label: Label | None = None) -> Text:
-        """A text that cannot become a record, in a file with a label."""
-        return cls(key, (), label, str(error))
-
-
 class Texts(NamedTuple):
     """The columns of many texts, and the rejected texts.
 
@@ -53,7 +25,7 @@ class Texts(NamedTuple):
         texts: Those of each field in `TextSpec.text_fields`, in UTF-8.
         labels: Labels as text; None without labels.
         rejects: Texts that cannot become records; the columns do not have them.
-        classes: The labels of their files.
+        classes: Their labels, or those of their files.
         rows: The values of `TextSpec.columns`; empty without columns.
     """
 
@@ -68,19 +40,23 @@ class Texts(NamedTuple):
     def empty(cls, fields: int) -> Texts:
         return cls([], [[] for _ in range(fields)], [], [], set(), [])
 
-    def add(self, text: Text) -> None:
-        """Adds a text."""
-        if not text.texts:
-            self.rejects.append(Reject.of(text.key, "read", text.error))
-            if text.label is not None:
-                self.classes.add(text.label)
-            return
-        self.keys.append(text.key.encode())
-        for texts, own in zip(self.texts, text.texts, strict=True):
-            texts.append(own.encode())
-        self.labels.append(text.label)
-        if text.row is not None:
-            self.rows.append(text.row)
+    def add(
+        self, key: str, texts: Sequence[str], label: Label | None, row: Mapping[str, Any] | None
+    ) -> None:
+        """Adds the texts of a record; `row` is None without columns."""
+        self.keys.append(key.encode())
+        for column, text in zip(self.texts, texts, strict=True):
+            column.append(text.encode())
+        self.labels.append(label)
+        if row is not None:
+            self.rows.append(row)
+
+    def reject(self, key: str, error: str, label: Label | None) -> int:
+        """Adds a text that cannot become a record; returns the length of the error."""
+        self.rejects.append(Reject.of(key, "read", error))
+        if label is not None:
+            self.classes.add(label)
+        return len(error)
 
     def take(self, rows: np.ndarray) -> Texts:
         """The texts of some rows, int [m], and all rejects."""

@@ -192,7 +192,7 @@ def test_json_lines_end_only_at_newlines(tmp_path, end):
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": f"a{end}b"}, ensure_ascii=False) + "\n")
     job = TextJob(Inputs((f"{tmp_path}/*.jsonl",), str(tmp_path)), Labels())
     (chunk,) = job.chunks(Source("a.jsonl", 20))
-    assert [text.texts for text in job.read(chunk)] == [(f"a{end}b",)]
+    assert [texts.texts for texts in job.each(chunk)] == [[[f"a{end}b".encode()]]]
 
 
 def test_structs_of_files_may_have_any_order_and_width(tmp_path):

@@ -5,7 +5,9 @@ import gzip
 import io
 import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +18,32 @@ import pytest
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.text.text_job import TextJob
 from beam_jobs.jobs.text.text_reader import first_label
-from beam_jobs.jobs.text.texts import Text
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, Task, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels, holds_lists
 from beam_jobs.sources.rows import DEFAULT, Dialect
-from beam_jobs.sources.source import NOT_UTF8, Source
+from beam_jobs.sources.source import NOT_UTF8, Label, Source
 from readers.format.schema import Feature, Schema
+
+
+class Text(NamedTuple):
+    """A text as it is read: its key, its fields, its label and its columns; or an error."""
+
+    key: str
+    texts: tuple[str, ...]
+    label: Label | None
+    error: str = ""
+    row: Mapping[str, Any] | None = None
+
+
+def each_text(reader: TextJob, chunk: Chunk) -> Iterator[Text]:
+    for texts in reader.each(chunk):
+        for reject in texts.rejects:
+            yield Text(reject.key, (), next(iter(texts.classes), None), reject.error)
+        for key, label, *fields in zip(texts.keys, texts.labels, *texts.texts, strict=True):
+            row = texts.rows[0] if texts.rows else None
+            yield Text(key.decode(), tuple(text.decode() for text in fields), label, row=row)
 
 
 def job(root: Path, **options) -> TextJob:
@@ -43,10 +63,10 @@ def read(root: Path, name: str, data: bytes | str, **options) -> list[Text]:
 
 
 def texts_of(reader: TextJob, chunks: list[Chunk]) -> list[Text]:
-    """All texts of some chunks; `read` and `batches` must give the same."""
+    """All texts of some chunks; `each` and `batches` must give the same."""
     texts = []
     for chunk in chunks:
-        found = list(reader.read(chunk))
+        found = list(each_text(reader, chunk))
         batches = list(reader.batches(chunk))
         good = [text for text in found if text.texts]
         rows = [zip(b.keys, b.labels, *b.texts, strict=True) for b in batches]
@@ -131,7 +151,7 @@ def test_a_large_file_in_utf16_is_one_reject_too(tmp_path):
     data = ("Grüße aus Wien\n" * 100_000).encode("utf-16-le")
     assert len(data) > CHUNK_BYTES
     error = "UTF-16 text: convert it to UTF-8, or add --text_encoding utf-16-le"
-    assert read(tmp_path, "a.txt", data) == [Text.of_error("a.txt", error)]
+    assert read(tmp_path, "a.txt", data) == [Text("a.txt", (), None, error)]
 
 
 def test_a_large_file_in_another_encoding_is_read_as_a_whole(tmp_path, monkeypatch):
@@ -386,8 +406,10 @@ def test_a_line_longer_than_any_text_is_one_reject(tmp_path, monkeypatch):
     data = b"before\n" + b"x" * (6 << 20) + b"\nafter\n"
     found = read(tmp_path, "a.txt", data)
     assert numbered_texts([found[0], found[2]]) == [("1", "before"), ("3", "after")]
-    assert (found[1].key, found[1].error) == ("a.txt#2", "longer than 3 MiB")
+    assert (found[1].key, found[1].error[:11]) == ("a.txt#2", "longer than")
     assert len(found) == 3
+    whole = only(read(tmp_path, "b.txt", data, record="file"))
+    assert (whole.texts, whole.error[:11]) == ((), "longer than")
 
 
 @pytest.mark.parametrize("kind", ["txt", "txt.gz", "csv", "jsonl", "json", "parquet", "feather"])

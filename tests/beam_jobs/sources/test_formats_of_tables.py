@@ -69,10 +69,10 @@ def as_texts(folder: Path, name: str, **options) -> str:
     reader = TextJob(Inputs((f"{folder}/**",), str(folder)), Labels(), **options)
     try:
         chunks = reader.chunks(Source(name, (folder / name).stat().st_size))
-        texts = [text for chunk in chunks for text in reader.read(chunk)]
+        texts = [text for chunk in chunks for text in reader.each(chunk)]
     except UsageError as error:
         return error.message
-    errors = [text.error for text in texts if text.error]
+    errors = [reject.error for text in texts for reject in text.rejects]
     assert not errors or len(texts) == 1
     return errors[0] if errors else f"{len(texts)} record{'s' if len(texts) > 1 else ''}"
 
