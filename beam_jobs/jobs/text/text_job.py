@@ -10,11 +10,10 @@ from beam_jobs.jobs.job import Job, Learns, LearnSubwords, LearnWords, complete_
 from beam_jobs.jobs.near import Compared, Near, Sketched
 from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
-from beam_jobs.jobs.text.lines import count_lines
 from beam_jobs.jobs.text.sample import Sample, bin_width, sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
 from beam_jobs.jobs.text.text_passes import TextFirstPass, TextSecondPass
-from beam_jobs.jobs.text.text_reader import TextSpec
+from beam_jobs.jobs.text.text_reader import TextSpec, count_lines
 from beam_jobs.sources.chunks import RangeCount, Task
 from beam_jobs.sources.labels import LABEL, Labels, Names
 from readers.format.schema import Feature, Schema

@@ -16,7 +16,7 @@ from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.encodings import Encodings
 from beam_jobs.jobs.text.texts import TABLES, Texts, file_kind
 from beam_jobs.sources.arrow_rows import read_row_groups, row_groups
-from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, byte_ranges, row_group_sources
+from beam_jobs.sources.chunks import CHUNK_BYTES, Chunk, RangeCount, byte_ranges, row_group_sources
 from beam_jobs.sources.extra_features import ExtraFeature
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels, column_text, field_label, label_of
@@ -37,6 +37,9 @@ _CUTTABLE = (".txt", ".jsonl")
 
 # The number of files of a pattern, and of texts of a file, that are searched for a label.
 _MAX_TRIED = 100
+
+# Bytes of a range whose lines are counted at a time.
+_BLOCK_BYTES = 1 << 20
 
 _TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
 
@@ -106,12 +109,6 @@ class TextSpec:
         if len(self.text_fields) == 1:
             return ("tokens",)
         return tuple(f"{name}_tokens" for name in self.text_features)
-
-    @property
-    def needed(self) -> list[str]:
-        """The fields or columns to read."""
-        fields = (*self.text_fields, self.label_field, self.key_column, *self.columns)
-        return list(filter(None, fields))
 
     def chunks(self, source: Source) -> Iterator[Chunk]:
         """Yields the pieces of a source: row groups of a table, or byte ranges of a large file."""
@@ -280,7 +277,9 @@ class TextSpec:
 
     def _rows(self, chunk: Chunk, file: BinaryIO, kind: str, packed: bool) -> Iterator[Row]:
         """Yields the rows of a chunk of a table; UsageError if it lacks a column."""
-        source, needed, dialect = chunk.source, self.needed, self.inputs.dialect
+        source, dialect = chunk.source, self.inputs.dialect
+        fields = (*self.text_fields, self.label_field, self.key_column, *self.columns)
+        needed = list(filter(None, fields))
         if kind in TABLES:
             try:
                 header = column_names(file, kind, packed, dialect)
@@ -360,6 +359,30 @@ class TextSpec:
         raise RejectError(
             f"no field {name!r}, it has {known}; name the field with the text: --text_field"
         )
+
+
+def count_lines(inputs: Inputs, chunk: Chunk) -> RangeCount:
+    """The lines that begin in a range of a file: at its first byte, or after a line end.
+
+    Lines are numbered from the beginning of their file, which is cut before it is read. So
+    `numbered_chunks` needs the counts of all its ranges.
+    """
+    lines, begin = int(not chunk.start), 0
+    # A line begins at the range's first byte if the byte before it ends one.
+    at, last = max(chunk.start - 1, 0), chunk.end - 1
+    try:
+        with inputs.stream(chunk.source) as file:
+            file.seek(at)
+            while at < last and (block := file.read(min(_BLOCK_BYTES, last - at))):
+                if not at:
+                    check_head(block[:HEAD_BYTES], UTF8)
+                if not lines:
+                    begin = at + block.find(b"\n") + 1
+                lines += block.count(b"\n")
+                at += len(block)
+    except (OSError, RejectError) as error:
+        return RangeCount(chunk, error=str(error))
+    return RangeCount(chunk, lines, begin)
 
 
 def first_label(spec: TextSpec) -> Any:

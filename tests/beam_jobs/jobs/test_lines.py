@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.job import count_ranges
-from beam_jobs.jobs.text.lines import count_lines
+from beam_jobs.jobs.text.text_reader import count_lines
 from beam_jobs.sources.chunks import Task, byte_ranges, numbered_chunks
 from beam_jobs.sources.rows import numbered_lines
 from beam_jobs.sources.source import Source
