@@ -56,7 +56,7 @@ class Subwords:
 
     Attributes:
         json: The contents of the tokenizer's file, `tokenizer.json`.
-        max_length: The most ids of a text that are kept, including special tokens; 0 keeps all.
+        max_length: The most ids of a text that are kept, including special tokens; 0, as for windows, keeps all.
     """
 
     json: str = field(repr=False)
@@ -81,10 +81,11 @@ class Subwords:
         with _library_errors(
             f"--tokens {path}: expected a tokenizer.json of Hugging Face tokenizers"
         ):
-            subwords._cut  # noqa: B018  (build it now, to report a broken file at once)
+            subwords._tokenizer  # noqa: B018  (build it now, to report a broken file at once)
         return subwords
 
-    def _build(self) -> Any:
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
         tokenizers = require("tokenizers", "beam", "--tokens FILE.json")
         # Every core has its own process, so the library's threads gain nothing: two processes on two
         # cores take 60 µs for a text of 200 characters with and without them.
@@ -94,30 +95,20 @@ class Subwords:
         tokenizer.no_padding()
         if getattr(tokenizer.model, "dropout", None):
             tokenizer.model.dropout = None
-        return tokenizer
-
-    @functools.cached_property
-    def _whole(self) -> Any:
-        return self._build()
-
-    @functools.cached_property
-    def _cut(self) -> Any:
-        # Not `ids[:max_length]`: the library keeps the special tokens at the end, such as [SEP].
-        if not self.max_length:
-            return self._whole
-        tokenizer = self._build()
-        special = tokenizer.num_special_tokens_to_add(False)
-        if self.max_length < special:
-            raise UsageError(
-                f"--max_length {self.max_length}: expected at least {special}, the special tokens "
-                "that the tokenizer adds to every text"
-            )
-        tokenizer.enable_truncation(self.max_length)
+        if self.max_length:
+            special = tokenizer.num_special_tokens_to_add(False)
+            if self.max_length < special:
+                raise UsageError(
+                    f"--max_length {self.max_length}: expected at least {special}, the special tokens "
+                    "that the tokenizer adds to every text"
+                )
+            # Not `ids[:max_length]`: the library keeps the special tokens at the end, such as [SEP].
+            tokenizer.enable_truncation(self.max_length)
         return tokenizer
 
     @functools.cached_property
     def _words(self) -> _Words | None:
-        return _Words(self._whole) if _has_words_apart(json.loads(self.json)) else None
+        return _Words(self._tokenizer) if _has_words_apart(json.loads(self.json)) else None
 
     def __reduce__(self) -> tuple[type[Subwords], tuple[str, int]]:
         return Subwords, (self.json, self.max_length)
@@ -125,7 +116,7 @@ class Subwords:
     @property
     def size(self) -> int:
         """One more than the largest id: the number of rows that an embedding needs."""
-        return 1 + max(self._whole.get_vocab().values(), default=-1)
+        return 1 + max(self._tokenizer.get_vocab().values(), default=-1)
 
     def encode_all(self, texts: Sequence[bytes]) -> list[np.ndarray]:
         """The ids of each text, int64 [n], as `tokenizers` returns them in `encode(text).ids`.
@@ -144,7 +135,7 @@ class Subwords:
             if self._words:
                 return self._words.encode_all(decoded, self.max_length)
             # A tenth faster than `encode_batch`, which also computes the spans of the tokens.
-            encodings = self._cut.encode_batch_fast(decoded)
+            encodings = self._tokenizer.encode_batch_fast(decoded)
         return [np.array(encoding.ids, np.int64) for encoding in encodings]
 
     def encode_spans(self, text: bytes) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +149,7 @@ class Subwords:
             UsageError: The tokenizer fails on the text.
         """
         with _library_errors("--tokens: the tokenizer fails on a text"):
-            encoding = self._whole.encode(text.decode(), add_special_tokens=False)
+            encoding = self._tokenizer.encode(text.decode(), add_special_tokens=False)
         spans = np.array(encoding.offsets, np.int64).reshape(-1, 2)
         if not text.isascii():
             spans = _character_starts(text)[spans]
@@ -171,7 +162,9 @@ class Subwords:
             UsageError: The tokenizer fails on the text.
         """
         with _library_errors("--tokens: the tokenizer fails on a text"):
-            return len(self._whole.encode_batch_fast([text.decode()], add_special_tokens=False)[0])
+            return len(
+                self._tokenizer.encode_batch_fast([text.decode()], add_special_tokens=False)[0]
+            )
 
 
 def _has_words_apart(file: dict[str, Any]) -> bool:

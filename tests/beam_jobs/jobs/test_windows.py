@@ -17,9 +17,9 @@ texts = st.one_of(
 
 VOCABULARY = (b"", UNKNOWN, b"a", b"b", "é".encode(), b"aa", b"ab")
 TOKENIZERS: dict[str, Tokenizer | Subwords] = {
-    "words": Tokenizer("words", VOCABULARY, 3),
-    "bytes": Tokenizer("bytes", (), 3),
-    "subwords": Subwords(train_bpe([b"a ab B aB aa a ab"] * 2 + ["é日 é日".encode()], 265), 3),
+    "words": Tokenizer("words", VOCABULARY, 0),
+    "bytes": Tokenizer("bytes", (), 0),
+    "subwords": Subwords(train_bpe([b"a ab B aB aa a ab"] * 2 + ["é日 é日".encode()], 265)),
 }
 
 
@@ -50,7 +50,7 @@ def test_spans_never_decrease_and_slices_are_whole_characters(kind, text, data):
     assert ids.dtype == spans.dtype == np.int64
     assert spans.shape == (len(ids), 2)
     assert tokenizer.count(octets) == len(ids)
-    assert ids[:3].tolist() == tokenizer.encode_all([octets])[0].tolist()
+    assert ids.tolist() == tokenizer.encode_all([octets])[0].tolist()
     assert (spans[:, 0] < spans[:, 1]).all()
     assert (np.diff(spans, axis=0) >= 0).all()
     assert (spans >= 0).all() and (spans <= len(octets)).all()
