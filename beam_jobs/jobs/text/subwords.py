@@ -132,8 +132,8 @@ class Subwords:
         """
         with _library_errors("--tokens: the tokenizer fails on a text"):
             decoded = [text.decode() for text in texts]
-            if self._words:
-                return self._words.encode_all(decoded, self.max_length)
+            if self._words and (ids := self._words.encode_all(decoded, self.max_length)):
+                return ids
             # A tenth faster than `encode_batch`, which also computes the spans of the tokens.
             encodings = self._tokenizer.encode_batch_fast(decoded)
         return [np.array(encoding.ids, np.int64) for encoding in encodings]
@@ -199,20 +199,19 @@ class _Words:
         self._ids: dict[str, bytes] = {}
         self._bytes = 0
 
-    def encode_all(self, texts: list[str], max_length: int) -> list[np.ndarray]:
-        """The first `max_length` ids of each text, int64 [n]; 0 for all."""
+    def encode_all(self, texts: list[str], max_length: int) -> list[np.ndarray] | None:
+        """The first `max_length` ids of each text, int64 [n], 0 for all; None if hardly a word is repeated."""
         words = list(map(_words_of, texts))
         if self._bytes > _REMEMBERED_BYTES:
             self._ids, self._bytes = {}, 0
         new = set(itertools.chain.from_iterable(words)) - self._ids.keys()
-        # If hardly a word is repeated, the library is faster with whole texts.
         if 4 * len(new) > sum(map(len, words)) > _WORDS_AT_ONCE:
-            words = [[text] for text in texts]
-            return self._joined(words, dict(self._looked_up(texts)), max_length)
+            return None  # The library is faster with whole texts.
         for word, ids in self._looked_up(list(new)):
             self._ids[word] = ids
             self._bytes += len(word) + len(ids) + _WORD_BYTES
-        joined = self._joined(words, self._ids, max_length)
+        every = (b"".join(map(self._ids.__getitem__, some)) for some in words)
+        joined = [np.frombuffer(ids, np.int64)[: max_length or None] for ids in every]
         for word in new:
             if len(word) > _LONGEST_REMEMBERED:
                 self._bytes -= len(word) + len(self._ids.pop(word)) + _WORD_BYTES
@@ -224,13 +223,6 @@ class _Words:
             encodings = self._tokenizer.encode_batch_fast(some, add_special_tokens=False)
             for word, encoding in zip(some, encodings, strict=True):
                 yield word, np.array(encoding.ids, np.int64).tobytes()
-
-    @staticmethod
-    def _joined(
-        words: list[list[str]], known: dict[str, bytes], max_length: int
-    ) -> list[np.ndarray]:
-        every = (np.frombuffer(b"".join(map(known.__getitem__, some)), np.int64) for some in words)
-        return [ids[: max_length or None] for ids in every]
 
 
 def _words_of(text: str) -> list[str]:
