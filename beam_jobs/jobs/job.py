@@ -288,13 +288,13 @@ class FileJob(Job):
         """Whether `classes_of` may find any."""
         return False
 
-    @abc.abstractmethod
     def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
-        """The names of the classes in a record, by feature; `label` is not among them.
+        """The names of the classes in a record, by feature, by default none; `label` is not among them.
 
         Raises:
             RejectError: The source cannot become a record.
         """
+        return {}
 
     @abc.abstractmethod
     def load(self, source: Source) -> Record:
@@ -315,9 +315,9 @@ class FileJob(Job):
             RejectError: The file cannot become records.
         """
 
-    @abc.abstractmethod
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the members of a `.tar.gz` and their bytes."""
+        return self.inputs.unpacked(source)
 
     @abc.abstractmethod
     def parts_of(self, source: Source, data: bytes) -> list[tuple[str, int]]:

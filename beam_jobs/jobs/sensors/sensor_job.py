@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -312,12 +312,6 @@ class SensorJob(FilesInParts):
     @property
     def whole_files(self) -> bool:
         return super().whole_files and not self.needs_content
-
-    def classes_of(self, source: Source) -> Mapping[str, Iterable[str]]:
-        return {}
-
-    def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
-        return self.inputs.unpacked(source)
 
     def load(self, source: Source) -> Record:
         recording, records = self.read(source)

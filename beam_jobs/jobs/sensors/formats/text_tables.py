@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import itertools
 import re
@@ -78,21 +79,6 @@ def _text(data: bytes, options: ReadOptions) -> bytes:
     return text.getvalue()
 
 
-def read_csv(data: bytes, options: ReadOptions) -> Recording:
-    """A table whose columns are separated by commas, or by ;, tabs or | if its first lines are."""
-    return _delimited(data, DELIMITERS["csv"], options)
-
-
-def read_tsv(data: bytes, options: ReadOptions) -> Recording:
-    """A table whose columns are separated by tabs."""
-    return _delimited(data, DELIMITERS["tsv"], options)
-
-
-def read_txt(data: bytes, options: ReadOptions) -> Recording:
-    """A table whose columns are separated by tabs, ;, commas or | as its first lines are, or by blanks."""
-    return _delimited(data, "\t;,| ", options)
-
-
 def _delimiter(text: bytes, choices: str, options: ReadOptions) -> str:
     """The first character that splits the first two rows into equally many cells; else a blank, or the first.
 
@@ -148,7 +134,7 @@ def _open(data: bytes, choices: str, options: ReadOptions) -> tuple[bytes, str]:
     return text, delimiter
 
 
-def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
+def _read(choices: str, data: bytes, options: ReadOptions) -> Recording:
     """A signal float64 [rows, channels].
 
     The first rows are understood as `has_names` and `is_units` do. In tables not separated by commas, a
@@ -220,6 +206,13 @@ def _delimited(data: bytes, choices: str, options: ReadOptions) -> Recording:
         channels=layout.signal,
         units={"signal": tuple(units[i].strip() for i in layout.channels)} if units else {},
     )
+
+
+# Columns are separated by commas, or by ;, tabs or | if the first lines are; by tabs; and by tabs, ;, commas
+# or | as the first lines are, or by blanks.
+read_csv = functools.partial(_read, DELIMITERS["csv"])
+read_tsv = functools.partial(_read, DELIMITERS["tsv"])
+read_txt = functools.partial(_read, "\t;,| ")
 
 
 def _blocks(
