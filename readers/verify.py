@@ -16,12 +16,12 @@ from readers.files.local import path_text
 from readers.files.of_path import files_of, read_file
 from readers.files.processors import processors
 from readers.format.display import counted, format_bytes
-from readers.format.index import checked_offsets, parse_head
+from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.rows import unpack_rows
-from readers.format.manifest import Manifest, generation_file, index_path, join, open_generation
+from readers.format.manifest import Manifest, generation_file, join, open_generation
 from readers.format.splits import Shard
 from readers.format.tfrecord import FRAME_BYTES, intact
-from readers.shards.opened.fetch import ShardBytes
+from readers.shards.opened.fetch import fetch
 
 # Bytes read at a time: enough for any disk, and few enough for the processor's cache.
 _CHUNK_BYTES = 1 << 20
@@ -98,10 +98,10 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     directory, manifest, _ = open_generation(path_text(path))
     splits = manifest.splits.values()
     shards = [shard for split in splits for shard in split.every_shard]
-    paths = [join(directory, shard.path) for shard in shards]
-    indexes = [join(directory, index_path(shard)) for shard in shards]
+    indexes = [IndexFile.of(directory, shard) for shard in shards]
+    paths = [index.file for index in indexes]
     with ThreadPoolExecutor(processors()) as threads:
-        found = list(threads.map(_problems, paths, map(_check_shard, paths, indexes, shards)))
+        found = list(threads.map(_problems, paths, map(_check_shard, indexes, shards)))
     problems = [problem for several in found for problem in several]
     for name, file in manifest.files.items():
         path = join(directory, file.path)
@@ -133,37 +133,30 @@ def _problems(path: str, checks: Iterator[Problem]) -> list[Problem]:
     return found
 
 
-def _check_shard(path: str, of_index: str, shard: Shard) -> Iterator[Problem]:
+def _check_shard(of_index: IndexFile, shard: Shard) -> Iterator[Problem]:
+    path = of_index.file
     size = files_of(path).stat(path).size
-    index, problem = _index(of_index, shard)
+    index, problem = _index(of_index)
     if problem:
-        yield Problem(of_index, problem)
+        yield Problem(of_index.path, problem)
     crc, headers = _read(path, index)
     if (size, crc) != (shard.bytes, shard.crc32c):
         yield from _damage(path, shard, index, size, crc)
     elif index is not None and (headers != index[:, 1] - FRAME_BYTES).any():
         row = int(np.argmax(headers != index[:, 1] - FRAME_BYTES))
         words = f"it lists a record of {index[row, 1]} bytes at byte {index[row, 0]}"
-        yield Problem(of_index, f"{words}, but the shard has none there")
+        yield Problem(of_index.path, f"{words}, but the shard has none there")
 
 
-def _index(path: str, shard: Shard) -> tuple[np.ndarray | None, str | None]:
+def _index(index: IndexFile) -> tuple[np.ndarray | None, str | None]:
     """The (offset, length) of each record, int64 [n, 2], if the index is as written; otherwise its problem."""
     try:
-        data = read_file(path)
-        head = parse_head(data, path)
-        if (head.size, head.crc32c) != (shard.index_bytes, shard.index_crc32c):
-            return None, (
-                f"found {head.size:,} bytes and the CRC32C {head.crc32c:08x} of its head, the manifest states "
-                f"{shard.index_bytes:,} and {shard.index_crc32c:08x}"
-            )
-        offsets = checked_offsets(data, head, path)
+        data = read_file(index.path)
+        offsets = index.offsets(index.head(data), data)
     except FileNotFoundError:
         return None, "missing"
     except ValueError as error:
-        return None, str(error).removeprefix(f"{path}: ")
-    if (head.records, head.bytes) != (shard.records, shard.bytes):
-        return None, f"it lists {head.records:,} records, the manifest states {shard.records:,}"
+        return None, str(error).removeprefix(f"{index.path}: ")
     return np.stack([offsets[:-1], np.diff(offsets)], 1), None
 
 
@@ -204,14 +197,13 @@ def _damage(
 
 
 def _damaged_records(path: str, index: np.ndarray, size: int) -> Iterator[Problem]:
-    shard = ShardBytes(path)
     blocks = np.flatnonzero(np.diff(index[:, 0] // _BLOCK_BYTES)) + 1
     for first, rows in zip(np.append(0, blocks), np.split(index, blocks), strict=True):
         there = rows[rows.sum(axis=1) <= size]
         if len(there):
             start, length = int(there[0, 0]), int(there[:, 1].sum())
             data = bytearray(length)
-            shard.read([(0, start, length, 0)], memoryview(data))
+            fetch([(path, [(0, start, length, 0)])], memoryview(data))
             for row in np.flatnonzero(~intact(data, there[:, 1])).tolist():
                 yield Problem(path, "damaged", int(first) + row, int(there[row, 0]))
         for row in range(len(there), len(rows)):

@@ -9,8 +9,7 @@ import numpy as np
 
 from readers.format.compiled import library
 from readers.format.tfrecord import MAX_FRAMED_BYTES
-from readers.shards.opened.fetch import ShardBytes
-from readers.shards.opened.local_shard import LONG_RUN
+from readers.shards.opened.local_shard import LONG_RUN, LocalShard
 from readers.shards.opened.open_shards import MOST_OPEN, OpenShards
 
 # Numbers the calls of the kernel, which asks once per call whether a file was truncated.
@@ -35,7 +34,7 @@ class MappedRecords:
     def forget(self) -> None:
         """Forgets all shards, whose files may have been replaced."""
         # FILE [parts], and the owners of their memory.
-        self._known = np.zeros(len(self._shards.parts), library.FILE), list[ShardBytes]()
+        self._known = np.zeros(len(self._shards.parts), library.FILE), list[LocalShard]()
 
     def of(self, numbers: np.ndarray) -> Addresses | None:
         """The addresses of the records with some numbers, int64 [B].
@@ -57,7 +56,7 @@ class MappedRecords:
                 break
         return None
 
-    def _open(self, numbers: np.ndarray, files: np.ndarray, owners: list[ShardBytes]) -> bool:
+    def _open(self, numbers: np.ndarray, files: np.ndarray, owners: list[LocalShard]) -> bool:
         """Maps the shards of some records, and checks the blocks of their indexes; false if a shard cannot be mapped."""
         shards = self._shards
         parts, rows = shards.locate(numbers)
@@ -68,8 +67,8 @@ class MappedRecords:
             if files["map"][number]:
                 continue
             shard = shards.open(shards.parts[number].path)
-            here = shard.local.in_memory() if shard.local else None
-            if here is None:
+            here = shard.in_memory() if shard else None
+            if shard is None or here is None:
                 return False
             owners.append(shard)
             for member, value in shards.indexes.in_memory(number).items():

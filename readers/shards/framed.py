@@ -14,7 +14,7 @@ import numpy as np
 from readers.format.compiled.library import address
 from readers.format.decode.column import Allocator
 from readers.shards.addresses import Addresses
-from readers.shards.opened.fetch import ShardBytes, fetch
+from readers.shards.opened.fetch import fetch
 from readers.shards.opened.local_shard import Run, runs_of
 from readers.shards.opened.open_shards import OpenShards
 from readers.shards.plan import Part
@@ -105,8 +105,11 @@ class FramedReader:
         """Reads one record into memory that the thread's next call reuses."""
         part, _, offset, length = self._found(number)
         framed = memoryview(self._buffer(length))[:length]
-        shard = self._shards.open(self._shards.parts[part].path)
-        shard.read([(part, offset, length, 0)], framed)
+        path, runs = self._shards.parts[part].path, [(part, offset, length, 0)]
+        if shard := self._shards.open(path):
+            shard.read(runs, framed)
+        else:
+            fetch([(path, runs)], framed)
         return framed
 
     def place(self, number: int) -> Place:
@@ -134,13 +137,13 @@ class FramedReader:
         index = shards.indexes.of(rows, parts)
         data, starts, stops = self._allocate(index[:, 1])
         runs = runs_of(parts[order], index[order], starts[order])
-        remote = list[tuple[ShardBytes, list[Run]]]()
+        remote = list[tuple[str, list[Run]]]()
         for number, several in itertools.groupby(runs, key=operator.itemgetter(0)):
-            shard = shards.open(shards.parts[number].path)
-            if shard.local:
+            path = shards.parts[number].path
+            if shard := shards.open(path):
                 shard.read(list(several), data.data)
             else:
-                remote.append((shard, list(several)))
+                remote.append((path, list(several)))
         # All remote shards together: a hundred requests take as long as one.
         fetch(remote, data.data)
         return FramedRecords(data, starts, stops, numbers)

@@ -15,7 +15,6 @@ from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import RecordWork
 from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.rows import SeenRows
-from readers.format.manifest import INDEX_SUFFIX
 from readers.format.schema import Feature, Schema
 from readers.order.mixture import Mix
 from readers.order.split import shard_ranges
@@ -48,11 +47,9 @@ class Part:
         path: The file's path; without `file://` if it is local.
         skip, take: The numbers of records before the run and in it.
         total: The number of records in the whole file; None before its index is read.
+        index: The index of the file.
         bytes, crc32c: The file's size and CRC32C according to the manifest; None without a manifest.
         version: The inode and the time of the last change of a local file when the plan was made; None for other files.
-        index_bytes: The size of the file's index, in bytes; 0 without one.
-        index_crc32c: The CRC32C of the index's head according to the manifest; None without a manifest.
-        index_path: The path of the index, if the manifest states it; empty if it is next to the file.
         smallest_hash: The smallest hash of its records according to the manifest.
         keys: What orders its records; None if they cannot be looked up by a key.
     """
@@ -61,21 +58,12 @@ class Part:
     skip: int
     take: int
     total: int | None
+    index: IndexFile
     bytes: int | None = None
     crc32c: int | None = None
     version: tuple[int, int] | None = None
-    index_bytes: int = 0
-    index_crc32c: int | None = None
-    index_path: str = ""
     smallest_hash: int = 0
     keys: Keys | None = None
-
-    @property
-    def index(self) -> IndexFile:
-        """The index of the file."""
-        size = None if self.total is None else self.index_bytes
-        path = self.index_path or self.path + INDEX_SUFFIX
-        return IndexFile(path, self.path, self.total, self.bytes, size, self.index_crc32c)
 
     def whole(self) -> Part:
         """All records of the file."""

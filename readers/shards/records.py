@@ -70,9 +70,8 @@ class Records:
         cache: Cache | None = None,
         own: bool = False,
     ) -> None:
-        self.plan = plan
-        self.skip = skip
-        self._verify_crc, self._cache, self._own = verify_crc, cache, own
+        self.plan, self.skip, self._own = plan, skip, own
+        self._how = verify_crc, skip, cache, own
         self.memory = RecyclingAllocator()
         parts = [part for files in plan.files for part in files.parts]
         cacheable = cache.cacheable(parts) if cache else frozenset[str]()
@@ -92,14 +91,10 @@ class Records:
 
     def of_plan(self, plan: Plan) -> Records:
         """The records of another plan, read in the same way."""
-        return Records(plan, self._verify_crc, self.skip, self._cache, self._own)
+        return Records(plan, *self._how)
 
-    def __getstate__(self) -> dict[str, Any]:
-        how = {"verify_crc": self._verify_crc, "cache": self._cache, "own": self._own}
-        return {"plan": self.plan, "skip": self.skip, **how}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Records, (self.plan, *self._how)
 
     def read(self, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Reads the records with some numbers together, and yields them in order, before any work on them.
@@ -118,7 +113,7 @@ class Records:
 
         Its arrays may be views of memory that the thread's next call reuses.
         """
-        verifies, found = self._verify_crc, []
+        verifies, found = self._how[0], []
         for files in self.files:
             framed = files.reader.read_one(number)
             try:

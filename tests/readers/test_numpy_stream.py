@@ -11,7 +11,8 @@ import pytest
 
 import readers
 from readers.order.orders import GlobalOrder
-from readers.shards.opened.fetch import ShardBytes, merged_ranges
+from readers.shards.opened.fetch import fetch, merged_ranges
+from readers.shards.opened.local_shard import LocalShard
 from tests.readers import encodings
 from tests.support.arrays import as_lists, ids
 from tests.support.datasets import (
@@ -47,11 +48,13 @@ def test_local_and_remote_files_give_the_same_bytes(tmp_path, remote, monkeypatc
     index = index_of(tmp_path / name)[[3, 0, 1, 3]]
     data = (tmp_path / name).read_bytes()
     expected = b"".join(data[start : start + length] for start, length in index.tolist())
-    for path in (str(tmp_path / name), f"{remote}/{name}"):
+    with (tmp_path / name).open("rb") as file:
+        local = LocalShard(file, str(tmp_path / name), True)
+    for read in (local.read, lambda runs, out: fetch([(f"{remote}/{name}", runs)], out)):
         found = bytearray(len(expected))
         ends = np.cumsum(index[:, 1])
         runs = [(0, *row, int(end) - row[1]) for row, end in zip(index.tolist(), ends, strict=True)]
-        ShardBytes(path).read(runs, memoryview(found))
+        read(runs, memoryview(found))
         assert found == expected
 
 

@@ -17,7 +17,7 @@ import pytest
 import readers
 from readers.files.mapped import MappedFile
 from readers.format.schema import Schema
-from readers.shards.opened.fetch import ShardBytes
+from readers.shards.opened.local_shard import LocalShard
 from tests.support.datasets import NUMBERS, numbers, write_dataset, write_numbers
 from tests.support.plain import example, write_plain
 
@@ -161,7 +161,9 @@ def test_file_contents_do_not_stay_in_memory_after_reading(
     path = tmp_path / "large"
     content = np.random.default_rng(1).bytes(24 << 20)
     path.write_bytes(content)
-    shard, buffer = ShardBytes(str(path), descriptor), memoryview(bytearray(1 << 20))
+    with path.open("rb") as file:
+        shard = LocalShard(file, str(path), descriptor)
+    buffer = memoryview(bytearray(1 << 20))
     before = resident()
     for start in range(100, 23 << 20, 1 << 20):
         shard.read([(0, start, 1 << 20, 0)], buffer)

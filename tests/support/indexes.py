@@ -9,8 +9,8 @@ from unittest import mock
 
 from google_crc32c import value as crc32c
 
+from readers.format.lookup.index_file import IndexFile
 from readers.shards.opened import indexes
-from readers.shards.plan import Part
 
 HEAD = struct.Struct("<8sIIQQII")
 ENTRY = struct.Struct("<Q4sI")
@@ -163,9 +163,9 @@ def compare_mapped(data: bytes, path: str) -> None:
     """
     known = parsed(data)
     records = len(known.offsets) - 1 if known else 0
-    part = Part(path.removesuffix(".index"), 0, records, records, index_bytes=len(data))
+    index = IndexFile(path, path.removesuffix(".index"), records, None, len(data), None)
     for at_once in (len(data), -1):
-        opened = indexes.ShardIndexes([part])
+        opened = indexes.ShardIndexes([index])
         is_right = known is not None and (at_once < 0 or known.rows is not None)
         try:
             with mock.patch.object(indexes, "_CHECKED_AT_ONCE", at_once):

@@ -1,15 +1,13 @@
-"""Reads runs of bytes of shards, from local disks or with range requests from stores."""
+"""Reads runs of bytes of shards with range requests from stores."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
 
 from readers.files.files import Range
-from readers.files.local import is_local, open_local
 from readers.files.of_path import files_of
-from readers.shards.opened.local_shard import LocalShard, Run, fill
+from readers.shards.opened.local_shard import Run, fill
 
 # A request to an object store costs about as long as a MiB takes to arrive: two records with a smaller gap
 # between them are cheaper in one request than in two.
@@ -22,43 +20,17 @@ _REQUEST_BYTES = 8 << 20
 _MAX_BYTES_IN_FLIGHT = 64 << 20
 
 
-class ShardBytes:
-    """The bytes of one shard, which is in a store if `local` is None; safe to share between threads.
-
-    `descriptor` is whether to keep a file descriptor, without which long runs take a third longer. `cached` is an open copy
-    of the file on a local disk, which is read instead, and closed here.
-    """
-
-    def __init__(self, path: str, descriptor: bool = True, cached: BinaryIO | None = None) -> None:
-        self.path = path
-        self.local: LocalShard | None = None
-        if cached or is_local(path):
-            with cached or open_local(path, buffering=0) as file:
-                self.local = LocalShard(file, None if cached else path, descriptor)
-
-    def read(self, runs: Sequence[Run], buffer: memoryview) -> None:
-        """Reads runs of bytes, whatever their file numbers, into their positions in a buffer.
-
-        Bytes past the end of the file become zeros, which fail every checksum. Raises StoreError (an OSError) if a store did
-        not deliver the bytes, DatasetError if a local file was replaced by another.
-        """
-        if self.local:
-            self.local.read(runs, buffer)
-        else:
-            fetch([(self, runs)], buffer)
-
-
 # A range of bytes to request; and the first byte, the length and the position in the buffer of each run in it.
 _Request = tuple[Range, list[tuple[int, int, int]]]
 
 
-def fetch(wanted: Sequence[tuple[ShardBytes, Sequence[Run]]], buffer: memoryview) -> None:
-    """Reads runs of bytes of remote shards into their positions in a buffer, like `ShardBytes.read`.
+def fetch(wanted: Sequence[tuple[str, Sequence[Run]]], buffer: memoryview) -> None:
+    """Reads runs of bytes of files, by path, into their positions in a buffer; bytes that do not exist are zeros.
 
     Neighbouring runs share a request, and requests run concurrently, as many as the filesystem allows and as fit into
     64 MiB. Raises StoreError (an OSError) if a store did not deliver the bytes.
     """
-    requests = [request for shard, runs in wanted for request in _requests(shard.path, runs)]
+    requests = [request for path, runs in wanted for request in _requests(path, runs)]
     requests.sort(key=_scheme)
     for batch in _batches(requests):
         bodies = files_of(batch[0][0].path).read_ranges([asked for asked, _ in batch])

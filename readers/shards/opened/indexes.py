@@ -14,10 +14,10 @@ import numpy as np
 from readers.files.mapped import MappedFiles
 from readers.format.compiled.library import address
 from readers.format.index import BLOCK_BYTES, OFFSET, Head
+from readers.format.lookup.index_file import IndexFile
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import FRAME_BYTES, MAX_FRAMED_BYTES
 from readers.shards.opened.local_shard import CHANGED, PresentSize
-from readers.shards.plan import Part
 
 # A smaller index is checked completely when it is opened; in a larger one, only the blocks that are used.
 _CHECKED_AT_ONCE = 1 << 20
@@ -26,24 +26,24 @@ _OFFSET_DTYPES = ("<u4", "<u8")
 
 
 class ShardIndexes:
-    """The numbers in the indexes of parts, each mapped when first needed. It is safe to share between threads.
+    """The numbers in the indexes of a plan's parts, each mapped when first needed. It is safe to share between threads.
 
     The processes of a machine share their pages. `descriptors` is whether to keep a file descriptor for each
     index on a local disk.
     """
 
-    def __init__(self, parts: Sequence[Part], descriptors: bool = False) -> None:
-        self._parts = parts
-        self._files = MappedFiles([part.index_bytes for part in parts])
-        self._heads: list[Head | None] = [None] * len(parts)
-        self._offsets_of_part: list[np.ndarray | None] = [None] * len(parts)
-        self._sizes = np.array([part.bytes or 0 for part in parts], np.int64)
+    def __init__(self, indexes: Sequence[IndexFile], descriptors: bool = False) -> None:
+        self._indexes, self._bytes = indexes, [index.size or 0 for index in indexes]
+        self._files = MappedFiles(self._bytes)
+        self._heads: list[Head | None] = [None] * len(indexes)
+        self._offsets_of_part: list[np.ndarray | None] = [None] * len(indexes)
+        self._sizes = np.zeros(len(indexes), np.int64)
         # (section, dtype) -> the byte of each part at which it begins in the address range; 0 without it. Only
         # those that were asked for, because there may be thousands of sections and of parts.
         self._sections_at = dict[tuple[str, str], np.ndarray]()
         # For each part: where its blocks begin in the address range, and how many blocks come before them.
         self._blocks_at = np.array(self._files.starts, np.int64)
-        blocks = [-(-part.index_bytes // BLOCK_BYTES) for part in parts]
+        blocks = [-(-size // BLOCK_BYTES) for size in self._bytes]
         self._blocks_before = np.cumsum([0, *blocks])[:-1]
         self._checked = np.zeros(sum(blocks), bool)
         self._checks = False
@@ -51,7 +51,7 @@ class ShardIndexes:
         self._mapped = set[int]()
         self._has_descriptors = descriptors
         # For each part: how to find the present size of an index that another program may truncate.
-        self._present: list[PresentSize | None] = [None] * len(parts)
+        self._present: list[PresentSize | None] = [None] * len(indexes)
 
     def is_loaded(self, part: int) -> bool:
         """Whether the index of a part is loaded; DatasetError if it was truncated since.
@@ -61,8 +61,8 @@ class ShardIndexes:
         if self._heads[part] is None:
             return False
         present = self._present[part]
-        if present is not None and present() < self._parts[part].index_bytes:
-            raise DatasetError(f"{self._parts[part].index.path}: {CHANGED}")
+        if present is not None and present() < self._bytes[part]:
+            raise DatasetError(f"{self._indexes[part].path}: {CHANGED}")
         return True
 
     def missing(self, parts: Sequence[int]) -> list[int]:
@@ -84,15 +84,15 @@ class ShardIndexes:
             self._load(number)
         except DatasetError:
             self._mapped.discard(number)
-            if not self._parts[number].index.forget():
+            if not self._indexes[number].forget():
                 raise
             self._load(number)
 
     def _load(self, number: int) -> None:
-        part = self._parts[number]
-        with part.index.open() as file:
-            if os.fstat(file.fileno()).st_size != part.index_bytes:
-                part.index.head(file.read())  # Raises a more specific error.
+        index, size = self._indexes[number], self._bytes[number]
+        with index.open() as file:
+            if os.fstat(file.fileno()).st_size != size:
+                index.head(file.read())  # Raises a more specific error.
             with self._lock:
                 # Other threads may read a map as soon as it exists.
                 if number not in self._mapped:
@@ -101,12 +101,12 @@ class ShardIndexes:
                     if isinstance(file.name, str):  # Copies lack it, and nobody truncates them.
                         self._present[number] = PresentSize(file, file.name, self._has_descriptors)
         start = self._files.starts[number]
-        data = self._files.octets[start : start + part.index_bytes]
-        head = part.index.head(data)
+        data = self._files.octets[start : start + size]
+        head = index.head(data)
         self._sizes[number] = head.bytes
         self._blocks_at[number] = start + head.start
         if head.size <= _CHECKED_AT_ONCE:
-            part.index.offsets(head, data)
+            index.offsets(head, data)
             first = self._blocks_before[number]
             self._checked[first : first + len(head.checksums)] = True
         else:
@@ -128,7 +128,7 @@ class ShardIndexes:
         """Where the kernel finds the offsets in a loaded index, and which blocks are checked."""
         head, offsets, present = self._heads[part], self._offsets_of_part[part], self._present[part]
         assert head is not None and offsets is not None
-        size = self._parts[part].index_bytes
+        size = self._bytes[part]
         return {
             "offsets": address(offsets),
             "itemsize": offsets.itemsize,
@@ -193,9 +193,9 @@ class ShardIndexes:
                 found[here] = self._checked_numbers(numbers, at[here], rows[here], parts[here])
             missing = missing & ~here
         if np.any(missing):
-            part = self._parts[int(parts[np.argmax(missing)])]
+            index = self._indexes[int(parts[np.argmax(missing)])]
             raise DatasetError(
-                f"{part.index.path}: no section {name!r} of {' or '.join(dtypes)}; {part.index.advice}"
+                f"{index.path}: no section {name!r} of {' or '.join(dtypes)}; {index.advice}"
             )
         return found
 
@@ -233,6 +233,6 @@ class ShardIndexes:
             self._checked[block] = True
 
     def _damaged(self, number: int) -> DatasetError:
-        part = self._parts[number]
-        what_to_do = "open the dataset again" if part.index.forget() else part.index.advice
-        return DatasetError(f"{part.index.path}: damaged; {what_to_do}")
+        index = self._indexes[number]
+        what_to_do = "open the dataset again" if index.forget() else index.advice
+        return DatasetError(f"{index.path}: damaged; {what_to_do}")

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from readers.files.in_threads import map_in_threads
-from readers.files.local import is_local
+from readers.files.local import is_local, open_local
 from readers.format.manifest import DatasetError
 from readers.shards.cache import Cache
-from readers.shards.opened.fetch import ShardBytes
 from readers.shards.opened.indexes import ShardIndexes
-from readers.shards.opened.local_shard import CHANGED
+from readers.shards.opened.local_shard import CHANGED, LocalShard
 from readers.shards.plan import Part, Plan
 
 # Linux allows a process 65,530 maps, and a process may read several datasets.
@@ -35,7 +34,7 @@ class OpenShards:
 
     Attributes:
         is_local: Whether every file is on a local disk, or cached there when first read.
-        open: Opens the shard at a path.
+        open: Opens the shard at a path; None if it is in a store.
         ends: int64 [parts], the number, among the records of all parts, of the record after the last of each part.
         firsts: int64 [parts], the same number of the first record of each part's file.
     """
@@ -53,7 +52,7 @@ class OpenShards:
         before = [part.take + part.skip for part in plan.parts]
         self.firsts = self.ends - np.array(before, np.int64)
         has_descriptors = len(plan.parts) <= _DESCRIPTORS
-        self.indexes = ShardIndexes(plan.parts, has_descriptors)
+        self.indexes = ShardIndexes([part.index for part in plan.parts], has_descriptors)
         # The least recently used shard is dropped; it is closed when its last reader has finished.
         opener = _opener(plan.parts, cache, self._cached, has_descriptors)
         self.open = functools.lru_cache(MOST_OPEN)(opener)
@@ -84,7 +83,7 @@ class OpenShards:
         missing = sorted(paths & self._uncached)
         opened = map_in_threads(self.open, missing, False, _CACHED_AT_ONCE)
         # Shards that could not be kept are read from the store.
-        kept = [path for path, shard in zip(missing, opened, strict=True) if shard.local]
+        kept = [path for path, shard in zip(missing, opened, strict=True) if shard]
         self._uncached.difference_update(kept)
 
     def drop_copies(self, numbers: Iterable[int]) -> bool:
@@ -98,7 +97,7 @@ class OpenShards:
             return False
         with self._lock:  # Another thread may have found the same damage.
             for part in found:
-                if part.path in self._cached & copied and self.open(part.path).local:
+                if part.path in self._cached & copied and self.open(part.path):
                     self._cache.drop(part)
             self._cached -= copied
             self._uncached |= copied
@@ -108,7 +107,7 @@ class OpenShards:
     def has_section(self, name: str, dtype: np.dtype[Any]) -> bool:
         """Whether the index of every file has a section with a dtype. The indexes of a dataset are alike, so only one is read."""
         numbers = [number for number, part in enumerate(self.parts) if part.take]
-        foreign = [number for number in numbers if self.parts[number].index_crc32c is None]
+        foreign = [number for number in numbers if self.parts[number].index.crc32c is None]
         asked = numbers[:1] + foreign
         self.load_indexes(asked)
         return all(self.indexes.has(name, dtype, number) for number in asked)
@@ -136,15 +135,18 @@ class OpenShards:
 
 def _opener(
     parts: Sequence[Part], cache: Cache | None, cached: Collection[str], descriptor: bool
-) -> Callable[[str], ShardBytes]:
+) -> Callable[[str], LocalShard | None]:
     # The function must not refer to the shards, which cache it and would then never be freed.
     by_path = {part.path: part for part in parts}
 
-    def open_shard(path: str) -> ShardBytes:
+    def open_shard(path: str) -> LocalShard | None:
         part = by_path[path]
-        file = cache.open(part) if cache and path in cached else None
-        shard = ShardBytes(path, descriptor, file)
-        if shard.local and part.version not in (None, shard.local.version):
+        copy = cache.open(part) if cache and path in cached else None
+        if copy is None and not is_local(path):
+            return None
+        with copy or open_local(path, buffering=0) as file:
+            shard = LocalShard(file, None if copy else path, descriptor)
+        if part.version not in (None, shard.version):
             raise DatasetError(f"{path}: {CHANGED}")
         return shard
 

@@ -12,10 +12,11 @@ import numpy as np
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
 from readers.format.features import Features
+from readers.format.lookup.index_file import IndexFile
 from readers.format.lookup.keys import order_seed
 from readers.format.lookup.rows import SeenRows, joined_rows
 from readers.format.lookup.stored import StoredSplit
-from readers.format.manifest import DatasetError, Generation, index_path, join
+from readers.format.manifest import DatasetError, Generation
 from readers.format.schema import Schema
 from readers.format.splits import Shard
 from readers.order.split import parse_split, shard_ranges
@@ -107,18 +108,9 @@ def _keys(generation: Generation) -> Keys | None:
 
 def whole_shard(directory: str, shard: Shard) -> Part:
     """All records of a shard, without any checks."""
-    return Part(
-        join(directory, shard.path),
-        0,
-        shard.records,
-        shard.records,
-        shard.bytes,
-        crc32c=shard.crc32c,
-        index_bytes=shard.index_bytes,
-        index_crc32c=shard.index_crc32c,
-        index_path=join(directory, index_path(shard)),
-        smallest_hash=shard.smallest_hash,
-    )
+    index, records, smallest = IndexFile.of(directory, shard), shard.records, shard.smallest_hash
+    run = index.file, 0, records, records, index
+    return Part(*run, shard.bytes, shard.crc32c, smallest_hash=smallest)
 
 
 def _checked(part: Part, accept_cut: bool) -> Part:

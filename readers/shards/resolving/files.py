@@ -9,6 +9,7 @@ from dataclasses import replace
 from readers.files.in_threads import map_in_threads
 from readers.files.local import is_local
 from readers.files.of_path import files_of
+from readers.format.lookup.index_file import IndexFile
 from readers.format.manifest import INDEX_SUFFIX, TEXT_INDEX_SUFFIX, join
 from readers.format.schema import Schema
 from readers.order.split import parse_split, shard_ranges
@@ -71,15 +72,16 @@ def files_plan(paths: list[str], split: str | None, schema: Schema) -> Plan:
 def _uncounted(path: str) -> Part:
     """The part for a file whose records are not counted yet."""
     try:
-        if not is_local(path):
-            return Part(path, 0, 0, None, files_of(path).stat(path).size)
-        stat = os.stat(path)
+        stat = os.stat(path) if is_local(path) else None
+        size = stat.st_size if stat else files_of(path).stat(path).size
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{path}: no such file") from None
-    return Part(path, 0, 0, None, stat.st_size, version=version_of(stat))
+    index = IndexFile(path + INDEX_SUFFIX, path, None, size, None, None)
+    return Part(path, 0, 0, None, index, size, version=version_of(stat) if stat else None)
 
 
 def _counted(file: Part) -> Part:
     """The part with all records of a file, counted."""
     head = file.index.read_head()
-    return replace(file, take=head.records, total=head.records, index_bytes=head.size)
+    index = file.index._replace(records=head.records, file_bytes=None, size=head.size)
+    return replace(file, take=head.records, total=head.records, index=index)

@@ -69,17 +69,22 @@ def ids(path, **options):
 
 def loaded(parts):
     """The indexes of parts, all of them loaded."""
-    found = ShardIndexes(parts)
+    found = ShardIndexes([part.index for part in parts])
     for number in found.missing(range(len(parts))):
         found.load(number)
     assert found.missing(range(len(parts))) == []
     return found
 
 
-def part_of(path, total, **manifest):
+def part_of(path, total):
     """A part of all records of a file with an index."""
     size = os.path.getsize(f"{path}.index")
-    return Part(str(path), 0, total, total, index_bytes=size, **manifest)
+    return Part(str(path), 0, total, total, index_next_to(path, total, size))
+
+
+def index_next_to(path, records=None, size=None):
+    """The index of a file that no manifest lists."""
+    return IndexFile(f"{path}.index", str(path), records, None, size, None)
 
 
 @pytest.mark.parametrize("split", ["train", "train[2:11]", "train[5:9]", "train[9:10]"])
@@ -149,7 +154,7 @@ def test_files_without_an_index_are_scanned_once_until_they_change(tmp_path, mon
     file.write_bytes(data)
     with in_memory(file.parent) as url:
         path = str(file) if where == "local" else f"{url}/{SHARD}"
-        lengths = np.diff(Part(path, 0, None, None).index.read_offsets())
+        lengths = np.diff(index_next_to(path).read_offsets())
     assert lengths.tolist() == [18, 20, 22, rest + 16]
     assert len(scans) == 2
 
@@ -388,15 +393,14 @@ def test_an_index_that_changed_since_the_plan_is_refused(tmp_path):
 
 def test_a_manifest_that_states_more_bytes_than_any_process_has_is_an_error():
     for sizes in ([1 << 47], [1 << 64], [(1 << 64) - 4096, 8192], [1 << 46] * 5):
-        parts = [Part(f"{n}", 0, 1, 1, index_bytes=size) for n, size in enumerate(sizes)]
         with pytest.raises(OSError, match=r"no range of \d+ addresses"):
-            ShardIndexes(parts)
+            ShardIndexes([index_next_to(f"{n}", 1, size) for n, size in enumerate(sizes)])
 
 
 def test_threads_that_load_an_index_at_the_same_time_map_it_once(tmp_path, monkeypatch):
     write_numbers(tmp_path, (4, 5, 6))
     plan = resolve(str(tmp_path), "train", None, None)
-    indexes, begun = ShardIndexes(plan.parts), threading.Barrier(6)
+    indexes, begun = ShardIndexes([part.index for part in plan.parts]), threading.Barrier(6)
     mapped, files = list[int](), indexes._files
     map_file = files.map
     monkeypatch.setattr(files, "map", lambda n, file: (mapped.append(n), map_file(n, file)))
