@@ -28,7 +28,6 @@ BEAM = [
     "pillow>=10.3",
     "simplejpeg>=1.8",
     *WRITE,
-    "jinja2>=3.1",
     # 0.13 has libsndfile 1.2.2; with 1.2.0, an Ogg file that was cut is rejected for another reason.
     "soundfile>=0.13",
     "h5py>=3.10",
@@ -38,8 +37,6 @@ BEAM = [
     "pycocotools>=2.0.10",
     "tokenizers>=0.20.1",
 ]
-# The page of `beam-shards report`.
-REPORT = ["jinja2>=3.1", *IMAGES]
 # To submit to Dataflow, and for its workers; the last two make what --setup_file sends.
 DATAFLOW = ["apache-beam[gcp]>=2.77,<2.80", "build>=1", "setuptools>=70.1"]
 # `readers.load` reads local shards as `as_numpy` does, images included.
@@ -197,14 +194,14 @@ setup(
         "beam": BEAM,
         "dataflow": BEAM + DATAFLOW,
         "images": IMAGES,
-        "report": REPORT,
+        "report": IMAGES,
         "tensorflow": TENSORFLOW,
         "torch": ["torch>=2.4", *IMAGES],
         "jax": ["jax>=0.6", *IMAGES],
         **INPUTS,
         **STORES,
-        "all": BEAM + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES,
-        "test": BEAM + DATAFLOW + TENSORFLOW + REPORT + ALL_INPUTS + ALL_STORES + TEST,
+        "all": BEAM + TENSORFLOW + ALL_INPUTS + ALL_STORES,
+        "test": BEAM + DATAFLOW + TENSORFLOW + ALL_INPUTS + ALL_STORES + TEST,
         "test-frameworks": TEST_FRAMEWORKS,
         "fuzz": FUZZ,
     },

@@ -34,7 +34,7 @@ def report(
 
     Raises:
         ValueError, FileNotFoundError, StoreError: As for `readers.check`.
-        ImportError: Jinja2 or Pillow is not installed.
+        ImportError: Pillow is not installed.
         OSError: The page cannot be written: the directory of `output` is missing, or `output` is not a file.
 
     Example:
@@ -42,10 +42,7 @@ def report(
         PosixPath('images.html')
     """
     from readers.pages.document import document
-    from readers.pages.section import templates
     from readers.pages.study import Study
-
-    templates()  # Fails early, before minutes of work, if a package is missing.
 
     target = Path(output)
     if problem := unwritable(target):

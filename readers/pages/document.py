@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import html
+from pathlib import Path
+from string import Template
 
 from readers.format import __version__
-from readers.pages.section import fill
+from readers.format.display import visible
+from readers.pages.markup import element, to_html
 from readers.pages.sections import alerts, features, labels, origin, overview, records, splits
 from readers.pages.study import Study
 
-# In the order of the page. Each returns None if it does not apply to a dataset.
+_FOLDER = Path(__file__).parent / "templates"
+
+# In the order of the page. Each has no parts if it does not apply to a dataset.
 _SECTIONS = {
     "overview": overview.section,
     "records": records.section,
@@ -23,11 +29,20 @@ _SECTIONS = {
 
 def document(study: Study) -> str:
     """The report on a dataset, as a self-contained HTML page without scripts."""
-    sections = {name: section(study) for name, section in _SECTIONS.items()}
-    return fill(
-        "page",
-        name=study.name,
-        sections={name: body for name, body in sections.items() if body is not None},
+    links, bodies = list[str](), list[str]()
+    for name, section in _SECTIONS.items():
+        if parts := section(study):
+            link = element("a", name.capitalize(), href=f"#{name}")
+            links.append(to_html(element("li", link)))
+            title = element("h2", name.capitalize(), id=f"{name}-title")
+            body = element("section", title, *parts, id=name, aria_labelledby=f"{name}-title")
+            bodies.append(to_html(body))
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return Template((_FOLDER / "page.html").read_text(encoding="utf-8")).substitute(
+        name=html.escape(visible(study.name)),
+        style=(_FOLDER / "style.css").read_text(encoding="utf-8"),
+        links="\n".join(links),
+        sections="\n".join(bodies),
         version=__version__,
-        now=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        now=now.strftime("%Y-%m-%d %H:%M UTC"),
     )

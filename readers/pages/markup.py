@@ -13,13 +13,14 @@ from readers.format.display import visible
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """An element with children; control characters in text are replaced, and in attribute names `_` is a hyphen and a final `_` is dropped.
+    """An element with children; control characters are replaced, and in attribute names `_` is a hyphen and a final `_` is dropped.
 
     `script` and `style` are not allowed, because HTML does not escape their text.
     """
     if tag in ("script", "style"):
         raise ValueError(f"{tag}: HTML does not escape its text")
-    made = Element(tag, {key.rstrip("_").replace("_", "-"): attributes[key] for key in attributes})
+    named = {key.rstrip("_").replace("_", "-"): visible(attributes[key]) for key in attributes}
+    made = Element(tag, named)
     for child in children:
         if isinstance(child, Element):
             made.append(child)
@@ -28,6 +29,12 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
         else:
             made.text = (made.text or "") + visible(child)
     return made
+
+
+def table(heads: Iterable[Element], rows: Iterable[Iterable[Element]]) -> Element:
+    """A table, given the cells of its head and of each row."""
+    body = element("tbody", *(element("tr", *cells) for cells in rows))
+    return element("table", element("thead", element("tr", *heads)), body)
 
 
 def svg(

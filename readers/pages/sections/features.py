@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from readers.format.display import counted, format_bytes
 from readers.format.schema import Feature, format_shape
 from readers.measures.sample import LARGEST
 from readers.pages.bins import finite
 from readers.pages.charts import histogram
 from readers.pages.figures import Figures, of_all
+from readers.pages.markup import element
 from readers.pages.numbers import percent, spread
-from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most features with a line, and with details: a page of 2,000 features has less than 5 MB.
@@ -39,49 +39,61 @@ _MEASURES = {
 _BATCH_SIZES = (16, 64, 256)
 
 
-def section(study: Study) -> str:
+def section(study: Study) -> list[Element]:
     """A line for each feature, which opens to show histograms."""
-    features = list(study.manifest.schema.items())
+    features, checked = list(study.manifest.schema.items()), study.checked
+    count, too_large = len(features), sum(s.too_large for s in study.facts.samples.values())
+    covered = "all" if checked.seen == checked.records else f"{checked.seen:,} of"
+    about = (
+        f"{counted(count, 'feature')}. The figures cover all records; histograms cover {covered} "
+        f"{counted(checked.records, 'record')}. Click a feature to open its histograms."
+    )
+    parts = [element("p", about, class_="soft")]
+    if too_large:
+        words = (
+            f" {counted(too_large, 'record')} larger than {format_bytes(LARGEST)}, or with pictures or texts that "
+            "are too large when decoded."
+        )
+        parts.append(element("p", element("span", "left out", class_="tag note"), words))
+    titles = (element("span", title) for title in ("feature", *Figures(0, 0).cells()))
+    heads = element("div", *titles, class_="row heads", aria_hidden="true")
     lines = enumerate(features[:_LINES])
-    return fill(
-        "features",
-        rows=[_row(study, name, feature, place < _OPEN) for place, (name, feature) in lines],
-        heads=list(Figures(0, 0).cells()),
-        left=[study.anchor(name) for name, _ in features[_LINES:]],
-        opened=_OPEN,
-        count=len(features),
-        seen=study.checked.seen,
-        too_large=sum(sample.too_large for sample in study.facts.samples.values()),
-        largest=LARGEST,
-        records=study.checked.records,
-    )
+    rows = (_row(study, name, feature, place < _OPEN) for place, (name, feature) in lines)
+    parts.append(element("div", heads, *rows, class_="features"))
+    if count > _OPEN:
+        left = [element("span", id=study.anchor(name)) for name, _ in features[_LINES:]]
+        words = f"Only the first {_OPEN:,} features have histograms."
+        if left:
+            words += f" {counted(len(left), 'more feature')} left out to keep the page small."
+        parts.append(element("p", words, *left))
+    return parts
 
 
-def _row(study: Study, name: str, feature: Feature, is_open: bool) -> dict[str, Any]:
-    kind = study.facts.features.kinds.get(name, "")
-    row: dict[str, Any] = {
-        "anchor": study.anchor(name),
-        "name": name,
-        "type": f"{feature.dtype} {format_shape(feature.shape)}",
-        "cells": {},
-        "words": _instead_of_figures(study, name),
-        "drawings": [],
-    }
-    if row["words"]:
-        return row
-    measures = _MEASURES.get(
-        kind, (("mean", "Mean of each record" if feature.shape else "Values", ""),)
-    )
-    measure, title, _ = measures[0]
-    every = finite(study.measures(name, measure).values())
-    if found := of_all(list(study.manifest.splits.values()), name):
-        row["cells"] = found.cells()
-    else:
-        row["words"] = f"{title.lower()}: {spread(every)}" if len(every) else "not in the sample"
-    if is_open and len(every):
-        drawings = [drawn for m in measures for drawn in _drawn(study.measures(name, m[0]), *m[1:])]
-        row["drawings"] = [*drawings, *_lengths(study, name, feature)]
-    return row
+def _row(study: Study, name: str, feature: Feature, is_open: bool) -> Element:
+    form = element("span", f"{feature.dtype} {format_shape(feature.shape)}", class_="soft")
+    line = [element("span", element("b", name), " ", form, class_="feature")]
+    words, drawings = _instead_of_figures(study, name), list[Element]()
+    if not words:
+        kind = study.facts.features.kinds.get(name, "")
+        others = (("mean", "Mean of each record" if feature.shape else "Values", ""),)
+        measures = _MEASURES.get(kind, others)
+        measure, title, _ = measures[0]
+        every = finite(study.measures(name, measure).values())
+        if found := of_all(list(study.manifest.splits.values()), name):
+            cells = found.cells().items()
+            line += [element("span", cell, data_head=head) for head, cell in cells]
+        else:
+            words = f"{title.lower()}: {spread(every)}" if len(every) else "not in the sample"
+        if is_open and len(every):
+            drawings = [d for m in measures for d in _drawn(study.measures(name, m[0]), *m[1:])]
+            drawings += _lengths(study, name, feature)
+    if words:
+        line.append(element("span", words, class_="wide soft"))
+    if not drawings:
+        return element("div", *line, id=study.anchor(name), class_="row")
+    summary = element("summary", *line, class_="row")
+    charts = element("div", *drawings, class_="charts")
+    return element("details", summary, charts, id=study.anchor(name))
 
 
 def _instead_of_figures(study: Study, name: str) -> str:
@@ -96,28 +108,28 @@ def _instead_of_figures(study: Study, name: str) -> str:
 
 
 def _drawn(
-    parts: Mapping[str, np.ndarray], title: str, definition: str = ""
-) -> Iterator[tuple[Element | None, str]]:
-    """Yields the histogram of a measure and text about it; only the text if all values are equal."""
+    parts: Mapping[str, np.ndarray], title: str, definition: str = "", more: str = ""
+) -> Iterator[Element]:
+    """Yields the histogram of a measure and text about it; only the text if all values are equal, nothing without values."""
     every = finite(parts.values())
     if len(every):
         drawing = histogram(parts, title) if np.ptp(every / 2) else None
-        about = definition if drawing is not None else title
+        about = title if drawing is None else definition
         words = f"{about}: {spread(every)}." if about else f"{spread(every)}."
-        yield drawing, words[:1].upper() + words[1:]
+        text = element("p", f"{words[:1].upper()}{words[1:]}{more}", class_="soft")
+        yield element("div", *([] if drawing is None else [drawing]), text, class_="half")
 
 
-def _lengths(study: Study, name: str, feature: Feature) -> Iterator[tuple[Element | None, str]]:
+def _lengths(study: Study, name: str, feature: Feature) -> Iterator[Element]:
     """Yields the histogram of the lengths of a feature with one unknown size, and the cost of padding."""
     if not feature.has_length or feature.is_image or feature.shape.count(None) != 1:
         return
     others = math.prod(feature.known_sizes) or 1
     parts = {split: sizes / others for split, sizes in study.measures(name, "size").items()}
     title = f"Size of dimension {feature.first_unknown}" if feature.first_unknown else "Length"
-    for drawing, words in _drawn(parts, title):
-        every = np.nan_to_num(np.concatenate(list(parts.values())))
-        shares = [f"{percent(padding(every, size))} at batch size {size}" for size in _BATCH_SIZES]
-        yield drawing, f"{words} Padding in shuffled batches: {', '.join(shares)}."
+    every = np.nan_to_num(np.concatenate([np.empty(0), *parts.values()]))
+    shares = [f"{percent(padding(every, size))} at batch size {size}" for size in _BATCH_SIZES]
+    yield from _drawn(parts, title, more=f" Padding in shuffled batches: {', '.join(shares)}.")
 
 
 def padding(lengths: np.ndarray, batch_size: int) -> float:

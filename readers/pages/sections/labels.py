@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 from xml.etree.ElementTree import Element
 
 from readers.describe import named
 from readers.format.display import shortened
 from readers.pages.charts import bar_cell
+from readers.pages.markup import element, table
 from readers.pages.numbers import part
-from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most classes in a table, and characters of a name.
@@ -20,10 +19,10 @@ _CLASSES, _NAME = 50, 80
 _Counts = Mapping[str, Counter[int]]
 
 
-def section(study: Study) -> str | None:
+def section(study: Study) -> list[Element]:
     """The classes of each feature that has classes."""
-    tables = [_table(study, *counted) for counted in _counted(study) if any(counted[1].values())]
-    return fill("labels", tables=tables) if tables else None
+    some = [counted for counted in _counted(study) if any(counted[1].values())]
+    return [part for counted in some for part in _classes(study, *counted)]
 
 
 def _counted(study: Study) -> Iterator[tuple[str, _Counts, str]]:
@@ -38,21 +37,25 @@ def _counted(study: Study) -> Iterator[tuple[str, _Counts, str]]:
             yield feature, {n: s.classes.get(feature, Counter()) for n, s in samples}, source
 
 
-def _table(study: Study, feature: str, counts: _Counts, source: str) -> dict[str, Any]:
+def _classes(study: Study, feature: str, counts: _Counts, source: str) -> Iterator[Element]:
     names = study.facts.features.classes.get(feature, ())
     total = sum(counts.values(), Counter[int]())
     classes = sorted({*total, *range(len(names))}, key=lambda label: (-total[label], label))
     shown, rest = classes[:_CLASSES], classes[_CLASSES:]
     counts = {split: found for split, found in counts.items() if found}
-    return {
-        "feature": feature,
-        "source": source,
-        "balance": _balance(classes, total, names),
-        "noun": "records" if not study.manifest.schema[feature].shape else "values",
-        "splits": list(counts),
-        "classes": [(_name(label, names), _cells(label, counts, total)) for label in shown],
-        "rest": f"{sum(total[c] for c in rest):,} in {len(rest):,} more classes" if rest else "",
-    }
+    yield element("h3", feature)
+    yield element("p", f"{_balance(classes, total, names)}. {source}")
+    noun = "records" if not study.manifest.schema[feature].shape else "values"
+    titles = "Class", f"All {noun}", *(counts if len(counts) > 1 else ())
+    rows = (
+        [element("th", _name(label, names), scope="row"), *_cells(label, counts, total)]
+        for label in shown
+    )
+    found = table([element("th", title, scope="col") for title in titles], rows)
+    about = f"Classes of {feature}"
+    yield element("div", found, class_="scroll", tabindex="0", role="region", aria_label=about)
+    if rest:
+        yield element("p", f"{sum(total[c] for c in rest):,} in {len(rest):,} more classes.")
 
 
 def _balance(classes: Sequence[int], total: Counter[int], names: Sequence[str]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
+from xml.etree.ElementTree import Element
 
 from readers.format.display import without_credentials
 from readers.format.manifest import FACTS
-from readers.pages.section import fill
+from readers.pages.markup import element
 from readers.pages.study import Study
 
 # Options that are not flags, and values that equal the default.
@@ -16,13 +17,19 @@ _NO_FLAGS = ("job", *FACTS)
 _UNSET: tuple[Any, ...] = ("", None, False, [], {})
 
 
-def section(study: Study) -> str:
+def section(study: Study) -> list[Element]:
     """The directory, the command, the versions of packages, and the remarks about the inputs."""
     directory = without_credentials(study.directory)
-    command = "".join(_command(study.manifest.options, directory))
-    versions = study.manifest.versions
-    remarks = study.manifest.remarks.lines()
-    return fill("origin", directory=directory, command=command, versions=versions, remarks=remarks)
+    parts = [element("p", "Directory: ", element("code", directory))]
+    if command := "".join(_command(study.manifest.options, directory)):
+        parts.append(element("pre", command))
+    if remarks := study.manifest.remarks.lines():
+        parts.append(element("p", "Records with remarks about their inputs:"))
+        parts.append(element("ul", *(element("li", remark) for remark in remarks)))
+    if versions := study.manifest.versions:
+        packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+        parts.append(element("p", f"Written with {packages}.", class_="soft"))
+    return parts
 
 
 def _command(options: Mapping[str, Any], directory: str) -> Iterator[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from xml.etree.ElementTree import Element
 
 from readers.format.display import counted, format_bytes
 from readers.format.findings import SEVERITIES
-from readers.pages.section import fill
+from readers.pages.markup import element
 from readers.pages.study import Study
 
 
-def section(study: Study) -> str:
+def section(study: Study) -> list[Element]:
     """The verdict on a dataset, and its size."""
     manifest, checked = study.manifest, study.checked
     counts = Counter(finding.severity for finding in checked.findings)
@@ -26,10 +27,10 @@ def section(study: Study) -> str:
     ]
     if manifest.num_classes:
         tiles.append(("Classes", f"{manifest.num_classes:,}"))
-    return fill(
-        "overview",
-        verdict=", ".join(found) or "no problems found",
-        seen=f"{checked.checks} checks, {seen}",
-        worst=checked.worst() or "good",
-        tiles=tiles,
-    )
+    verdict = ", ".join(found) or "no problems found"
+    about = element("span", f"({checked.checks} checks, {seen})", class_="soft")
+    facts = (element("div", element("dt", name), element("dd", text)) for name, text in tiles)
+    return [
+        element("p", f"{verdict} ", about, class_=f"verdict {checked.worst() or 'good'}"),
+        element("dl", *facts, class_="facts"),
+    ]

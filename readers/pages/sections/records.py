@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+from xml.etree.ElementTree import Element
 
 import numpy as np
 
 from readers.format.display import counted, shortened
+from readers.pages.markup import element
 from readers.pages.numbers import short
-from readers.pages.section import fill
 from readers.pages.study import Study
 
 # The most records of a split, of all splits, and of an extreme.
@@ -35,12 +36,33 @@ _EXTREMES = {
 Gallery = dict[str, Any]
 
 
-def section(study: Study) -> str:
+def section(study: Study) -> list[Element]:
     """Galleries of records from the sample."""
     splits = list(_drawn(study))
-    more = len(study.manifest.splits) - len(splits)
-    found = list(extremes(study))
-    return fill("records", splits=splits, extremes=found, more=more, grid=study.grid)
+    if not splits:
+        return [element("p", "There are no splits.")]
+    parts = [_tabs("drawn", "Splits", splits, study.grid)]
+    if more := len(study.manifest.splits) - len(splits):
+        words = f"Records of {counted(more, 'more split')} are not shown."
+        parts.append(element("p", words, class_="soft"))
+    if found := list(extremes(study)):
+        parts.append(element("h3", "Extreme records in the sample"))
+        parts.append(_tabs("extremes", "Extremes", found, study.grid))
+    return parts
+
+
+def _tabs(name: str, about: str, galleries: Sequence[Gallery], grid: str) -> Element:
+    parts = list[Element]()
+    for number, gallery in enumerate(galleries):
+        button = {"type": "radio", "name": name, "id": f"{name}-{number}"}
+        words = [element("p", gallery["words"], class_="soft")] if gallery["words"] else []
+        shown = element("div", *gallery["figures"], class_=grid)
+        parts += [
+            element("input", **button, **({} if number else {"checked": ""})),
+            element("label", gallery["title"], for_=button["id"]),
+            element("div", *words, shown, class_="tab"),
+        ]
+    return element("div", *parts, class_="tabs", role="group", aria_label=about)
 
 
 def _drawn(study: Study) -> Iterator[Gallery]:

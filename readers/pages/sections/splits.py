@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from xml.etree.ElementTree import Element
 
 from readers.files.of_path import files_of
 from readers.format.display import counted, format_balance, format_bytes
 from readers.format.manifest import divided, join
 from readers.format.rejects import reasons_of
 from readers.format.splits import Split
+from readers.pages.markup import element, table
 from readers.pages.numbers import part, percent
-from readers.pages.section import fill
 from readers.pages.study import Study
 
 _REASONS = 8
@@ -23,28 +24,40 @@ _FILES, _BYTES = 64, 8 << 20
 _LONGEST = 500
 
 
-def section(study: Study) -> str:
+def section(study: Study) -> list[Element]:
     """The inputs, records and shards of each split, in words."""
-    splits, manifest = study.manifest.splits, study.manifest
+    splits, parts = study.manifest.splits, list[Element]()
     records = sum(split.records for split in splits.values()) or 1
-    rows = [
-        {
-            "anchor": study.anchor("", name),
-            "name": name,
-            "records": f"{counted(split.records, 'record')} ({percent(split.records / records)})",
-            "shards": _shards(split),
-            "found": _found(split),
-        }
-        for name, split in splits.items()
-    ]
-    reasons = reasons_of(_rejects(study.directory, manifest.rejects))
-    return fill(
-        "splits",
-        rows=rows,
-        reasons=reasons[:_REASONS],
-        counted_in=sum(reason.count for reason in reasons),
-        rejected=manifest.rejected,
+    for name, split in splits.items():
+        count = f"{counted(split.records, 'record')} ({percent(split.records / records)})"
+        parts.append(element("h3", name, id=study.anchor("", name)))
+        parts.append(element("p", f"{count} in {_shards(split)}. {_found(split)}."))
+    return [*parts, *_reasons(study)] if study.manifest.rejected else parts
+
+
+def _reasons(study: Study) -> Iterator[Element]:
+    """Yields why inputs were rejected, as far as the lists of rejects say so."""
+    rejected = study.manifest.rejected
+    yield element("h3", "Why inputs were rejected")
+    reasons = reasons_of(_rejects(study.directory, study.manifest.rejects))
+    if not reasons:
+        yield element("p", "The lists in ", element("code", "rejects/"), " cannot be read.")
+        return
+    heads = (
+        element("th", "Inputs", scope="col", class_="number"),
+        element("th", "Reason", scope="col"),
     )
+    rows = (
+        (
+            element("td", f"{reason.count:,}", class_="number"),
+            element("td", f"{reason.reason}, such as ", element("code", reason.example)),
+        )
+        for reason in reasons[:_REASONS]
+    )
+    yield table(heads, rows)
+    counted_in = sum(reason.count for reason in reasons)
+    if counted_in < rejected:
+        yield element("p", f"Counted in {counted_in:,} of {rejected:,} rejects.")
 
 
 def _found(split: Split) -> str:

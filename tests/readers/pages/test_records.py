@@ -15,6 +15,7 @@ from readers.format.schema import Schema
 from readers.pages.advice import ADVICE
 from readers.pages.cards import gallery
 from readers.pages.document import document
+from readers.pages.markup import to_html
 from readers.pages.sections import alerts
 from readers.pages.sections.records import extremes
 from readers.pages.study import Study
@@ -89,7 +90,7 @@ def test_extremes_are_the_records_with_the_smallest_and_largest_numbers(study):
 
 
 def test_an_alert_has_advice_and_its_records(study):
-    section = alerts.section(study)
+    section = "".join(map(to_html, alerts.section(study)))
     assert section.count("<li>") == len(study.checked.findings) > 1
     assert "Scores on these records are too good" in section
     assert section.count("<figure") == sum(len({*f.places}) for f in study.checked.findings)

@@ -17,6 +17,7 @@ from readers.check import check_facts, facts_of
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
 from readers.pages.document import document
+from readers.pages.markup import to_html
 from readers.pages.sections import features, labels, origin, splits
 from readers.pages.study import Study
 from tests.browsers.hostile import write_hostile
@@ -46,10 +47,14 @@ def with_statistics(directory, statistics):
     return with_manifest(directory, splits=splits)
 
 
+def written(section):
+    """The HTML of a section."""
+    return "".join(map(to_html, section))
+
+
 def plain(section):
     """The text of a section in one line."""
-    assert section is not None
-    return " ".join(html.unescape(re.sub("<[^>]*>", " ", section)).split())
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", written(section))).split())
 
 
 LABELLED = Schema({"label": ("int64", ()), "x": ("float32", ())})
@@ -93,7 +98,7 @@ def test_balanced_classes_are_said_to_be(tmp_path):
     directory = labelled(tmp_path / "d", {"train": {0: 7, 1: 7}})
     assert "2 classes, balanced (7 each)" in plain(labels.section(studied(directory)))
     statistics = {"train": {"label": {"values": {"0": 0, "1": -3}}}}
-    assert labels.section(studied(with_statistics(directory, statistics))) is None
+    assert labels.section(studied(with_statistics(directory, statistics))) == []
 
 
 def test_many_classes_are_summed_up(tmp_path):
@@ -118,7 +123,7 @@ def test_a_dataset_without_classes_has_no_such_section(tmp_path):
     study = studied(
         write_dataset(tmp_path / "d", schema, {"train": [[{"x": np.ones(3, np.float32)}]]})
     )
-    assert labels.section(study) is None and features.section(study)
+    assert labels.section(study) == [] and features.section(study)
 
 
 def test_figures_are_those_of_the_manifest_and_else_words_are_of_the_sample(tmp_path):
@@ -130,7 +135,7 @@ def test_figures_are_those_of_the_manifest_and_else_words_are_of_the_sample(tmp_
     )
     figures = {"count": 39, "nan": 1, "min": -7.0, "max": 99.0, "mean": 2.0, "std": 3.0}
     study = studied(with_statistics(directory, {"train": {"x": figures}}))
-    body = features.section(study)
+    body = written(features.section(study))
     x, y = (body[body.index(f'id="feature-{n}"') :].split("</summary>")[0] for n in range(2))
     assert 'data-head="max">99<' in x and 'data-head="mean">2<' in x
     assert "mean of each record: 2 to 37.5, median 17.5" in y
@@ -208,7 +213,7 @@ def test_of_very_many_features_some_have_a_line_and_others_a_place(tmp_path, mon
     records = [{name: rng.normal() for name in schema} for _ in range(8)]
     splits = {"train": [records[:5]], "val": [records[5:]]}
     study = studied(write_dataset(tmp_path / "d", schema, splits))
-    body = features.section(study)
+    body = written(features.section(study))
     # A tenth of what a page has, which is smaller than 5 MB.
     assert len(body) < 350_000
     assert "60 more features left out" in body and 'id="feature-119"' in body
