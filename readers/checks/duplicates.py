@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from readers.checks.contents import contents_of
 from readers.checks.facts import EXAMPLES, Check, Facts
 from readers.format.findings import Finding
 
@@ -16,6 +15,51 @@ _FEWEST_COPIES, _MOST_COPIES = 10, 0.01
 
 # Fewer records may all differ by chance.
 _FEWEST_NAMES = 100
+
+# Values that should be unique to a record: pictures, texts and signals, or the rows of a table without them. Many
+# records may share a scalar, or a short text that names a category, such as a city.
+_KINDS = ("picture", "text", "signal")
+_COLUMNS = ("floats", "integers", "text")
+
+# Names that occur in ten records on average are categories, and equal ones are not copies.
+_RECORDS_A_CATEGORY = 10
+
+# Rows are compared if fewer equal pairs are expected by chance, with independent columns.
+_PAIRS_BY_CHANCE = 0.01
+
+# The digest of a row is a polynomial of the digests of its columns.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+# A feature, or empty for all features except the label; and digests of its values, uint64 [records].
+_Content = tuple[str, np.ndarray]
+
+
+def _contents_of(facts: Facts) -> list[_Content]:
+    """Selects the pictures, texts and signals of a dataset, or the rows of its table if it has none of these."""
+    features = [name for name in facts.features.of_kind(*_KINDS) if not _names_things(facts, name)]
+    return [(name, facts.digests(name)) for name in features] or _rows(facts)
+
+
+def _names_things(facts: Facts, feature: str) -> bool:
+    """Whether the texts of a feature name categories or single records."""
+    found = facts.digests(feature)
+    different = len(np.unique(found))
+    is_category = different * _RECORDS_A_CATEGORY <= len(found)
+    return facts.is_name(feature) and (is_category or different == len(found))
+
+
+def _rows(facts: Facts) -> list[_Content]:
+    """The rows of a table, without the label and columns that name records; none if equal rows would occur by chance."""
+    rows = np.zeros(len(facts.splits), np.uint64)
+    pairs = len(rows) ** 2 / 2
+    for name in facts.features.of_kind(*_COLUMNS):
+        column = facts.digests(name)
+        counts = np.unique(column, return_counts=True)[1]
+        names_each = facts.features.kinds[name] != "floats" and len(counts) == len(column)
+        if name != facts.label and not names_each:
+            rows = rows * _FACTOR + column
+            pairs *= float(np.square(counts / len(rows)).sum())
+    return [("", rows)] if pairs < _PAIRS_BY_CHANCE else []
 
 
 def _values(digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +76,7 @@ def _in_several(digests: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _duplicates(facts: Facts) -> Iterator[Finding]:
-    for feature, found in contents_of(facts):
+    for feature, found in _contents_of(facts):
         in_split = _values(found)[0] * len(facts.samples) + facts.splits
         _, first, numbers = np.unique(in_split, return_index=True, return_inverse=True)
         firsts = first[numbers]
@@ -53,7 +97,7 @@ def _of_pairs(
 
 
 def _leaks(facts: Facts) -> Iterator[Finding]:
-    for feature, found in contents_of(facts):
+    for feature, found in _contents_of(facts):
         mask = _in_several(found, facts.splits)
         words = f"{_are_equal_to(feature)} a record of another split"
         yield from facts.of_records("leaks", "error", feature, mask, words)
@@ -63,7 +107,7 @@ def _contradictions(facts: Facts) -> Iterator[Finding]:
     labels = [s.labels for s in facts.samples.values() if s.labels is not None]
     if not labels or len(labels) < len(facts.samples):
         return
-    for feature, found in contents_of(facts):
+    for feature, found in _contents_of(facts):
         mask = _in_several(found, np.concatenate(labels))
         words = f"{_are_equal_to(feature)} a record with another label"
         yield from facts.of_records("contradictions", "warning", feature, mask, words)
@@ -75,7 +119,7 @@ def _are_equal_to(feature: str) -> str:
 
 def _phrases(facts: Facts) -> Iterator[Finding]:
     texts = facts.features.of_kind("text")
-    for feature, found in contents_of(facts):
+    for feature, found in _contents_of(facts):
         values, counts = np.unique(found[found != 0], return_counts=True)
         is_repeated = counts.max(initial=0) >= max(_FEWEST_COPIES, _MOST_COPIES * len(found))
         if feature in texts and is_repeated and len(np.unique(found)) > 1:

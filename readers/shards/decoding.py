@@ -17,7 +17,6 @@ from readers.format.decode.image_columns import image_column
 from readers.format.decode.images import with_pixels
 from readers.format.decode.records import Decoder
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, intact
-from readers.shards.addresses import MappedRecords
 from readers.shards.cache import Cache
 from readers.shards.framed import FramedReader, FramedRecords
 from readers.shards.memory import RecyclingAllocator
@@ -33,7 +32,7 @@ class RecordFiles:
     """The records of one of `Plan.files`, with its features, before the work on them. It is safe to share between threads.
 
     Arguments are those of `Records`, its `memory`, and the paths of all files to cache. `shards` are the open shards and
-    their indexes, `reader` reads framed records, `images` are the features whose pixels `add_pixels` decodes.
+    their indexes, `reader` finds framed records, `images` are the features whose pixels `add_pixels` decodes.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class RecordFiles:
         self._empty, self._rows = memory.empty, memory.rows if own else None
         self.shards = OpenShards(plan, cache, cacheable)
         self.reader = FramedReader(self.shards, memory.empty)
-        self._mapped = MappedRecords(self.shards)
         self._kernel = CompiledDecoder(plan.stored, memory.empty, verify_crc)
         self._columns = ColumnDecoder(plan.stored, memory.empty)
         self._records = Decoder(plan.stored)
@@ -75,7 +73,7 @@ class RecordFiles:
         """The records if they had to be read, and the columns of batches if the kernel can decode them."""
         if not self._kernel.is_able or not len(numbers):
             return None, None
-        framed, found = None, None if fetched else self._mapped.of(numbers)
+        framed, found = None, None if fetched else self.reader.mapped(numbers)
         if found is None:
             framed = self.reader.read(numbers, fetched)
             found = framed.addresses()
@@ -94,7 +92,7 @@ class RecordFiles:
         if not good.all():
             parts, _ = self.shards.locate(framed.numbers[~good])
             if self.shards.drop_copies(np.unique(parts).tolist()):
-                self._mapped.forget()
+                self.reader.forget()
                 framed = self.reader.read(framed.numbers)
                 good = intact(framed.data, framed.stops - framed.starts)
         return framed, good

@@ -1,4 +1,4 @@
-"""Reads framed records by number, from local files, a cache or a store."""
+"""Finds framed records by number: in the maps of local files, or in a buffer, read from files, a cache or a store."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ import operator
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from readers.format.compiled.library import address
+from readers.format.compiled import library
 from readers.format.decode.column import Allocator
-from readers.shards.addresses import Addresses
+from readers.format.tfrecord import MAX_FRAMED_BYTES
 from readers.shards.opened.fetch import fetch
-from readers.shards.opened.local_shard import Run, runs_of
-from readers.shards.opened.open_shards import OpenShards
+from readers.shards.opened.local_shard import LONG_RUN, LocalShard, Run, runs_of
+from readers.shards.opened.open_shards import MOST_OPEN, OpenShards
 from readers.shards.plan import Part
+
+# Numbers the calls of the kernel, which asks once per call whether a file was truncated.
+_CALLS = itertools.count(1)
+
+
+class Addresses(NamedTuple):
+    """The addresses of framed records and their sizes in bytes, int64 [B] each. `owner` keeps their memory alive."""
+
+    addresses: np.ndarray
+    sizes: np.ndarray
+    owner: Any
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,9 @@ class FramedRecords:
 
     def addresses(self) -> Addresses:
         """The addresses of the records in memory."""
-        return Addresses(address(self.data) + self.starts, self.stops - self.starts, self.data)
+        return Addresses(
+            library.address(self.data) + self.starts, self.stops - self.starts, self.data
+        )
 
     def find(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The row of each number, int64 [k], among these records, and bool [k], whether it is one of them.
@@ -52,14 +65,6 @@ class FramedRecords:
         return rows, self.numbers[rows] == numbers
 
 
-class Place(NamedTuple):
-    """The position of a record: the part of the plan, the record's number in the file, and its first byte."""
-
-    part: Part
-    row: int
-    offset: int
-
-
 # Rows of some records, int64 [k], and their places among other records, int64 [k].
 _Piece = tuple[FramedRecords, np.ndarray, np.ndarray]
 
@@ -70,6 +75,55 @@ class FramedReader:
     def __init__(self, shards: OpenShards, empty: Allocator) -> None:
         self._shards, self._empty = shards, empty
         self._local = threading.local()
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets the maps of all shards, whose files may have been replaced."""
+        # FILE [parts], and the owners of their memory.
+        self._known = np.zeros(len(self._shards.parts), library.FILE), list[LocalShard]()
+
+    def mapped(self, numbers: np.ndarray) -> Addresses | None:
+        """The addresses of the records with some numbers, int64 [B], for the kernel.
+
+        None if a record is not on a local disk or is cut off, or if records are in long runs, which are faster to read.
+        Raises DatasetError if a file or its index was changed, or an index is damaged.
+        """
+        shards, (files, owners) = self._shards, self._known
+        if not shards.is_fetched or len(files) > MOST_OPEN:
+            return None
+        stored = np.ascontiguousarray(shards.stored(numbers))
+        for _ in range(2):
+            found, addresses, sizes = library.locate(
+                stored, shards.ends, shards.firsts, files, next(_CALLS), MAX_FRAMED_BYTES, LONG_RUN
+            )
+            if found == len(numbers):
+                return Addresses(addresses, sizes, owners)
+            if found < 0 or not self._map(numbers, files, owners):
+                break
+        return None
+
+    def _map(self, numbers: np.ndarray, files: np.ndarray, owners: list[LocalShard]) -> bool:
+        """Maps the shards of some records, and checks the blocks of their indexes; false if a shard cannot be mapped."""
+        shards = self._shards
+        parts, rows = shards.locate(numbers)
+        found = np.flatnonzero(np.bincount(parts, minlength=len(files))).tolist()
+        shards.load_indexes(found)
+        shards.indexes.of(rows, parts)
+        for number in found:
+            if files["map"][number]:
+                continue
+            shard = shards.open(shards.parts[number].path)
+            here = shard.in_memory() if shard else None
+            if shard is None or here is None:
+                return False
+            owners.append(shard)
+            for member, value in shards.indexes.in_memory(number).items():
+                files[member][number] = value
+            address, files["of_file"][number] = here
+            # The file may have been shorter when it was mapped.
+            files["bytes"][number] = min(files["bytes"][number], here[1][3])
+            files["map"][number] = address  # Set last, because other threads may look.
+        return True
 
     def read(self, numbers: np.ndarray, fetched: Sequence[FramedRecords] = ()) -> FramedRecords:
         """Reads the records with some numbers, int64 [B]. Records in `fetched` are copied from memory."""
@@ -112,10 +166,10 @@ class FramedReader:
             fetch([(path, runs)], framed)
         return framed
 
-    def place(self, number: int) -> Place:
-        """The position of a record."""
+    def place(self, number: int) -> tuple[Part, int, int]:
+        """The position of a record: its part of the plan, its number in the file, and its first byte."""
         part, row, offset, _ = self._found(number)
-        return Place(self._shards.parts[part], row, offset)
+        return self._shards.parts[part], row, offset
 
     def _found(self, number: int) -> tuple[int, int, int, int]:
         """The part of a record, its number in the part's file, and its offset and length there in bytes."""

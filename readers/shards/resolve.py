@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy as np
 from readers.decoders.channels import Channels
 from readers.files.local import path_text
 from readers.files.of_path import files_of
+from readers.format.lookup.index_file import joined_sections
 from readers.format.lookup.rows import SeenRows, joined_rows
+from readers.format.lookup.where import Where
 from readers.format.manifest import MANIFEST, divided, join, open_generation
 from readers.format.schema import Schema
 from readers.order.mixture import Mix
@@ -20,8 +23,10 @@ from readers.shards.features import common_sizes
 from readers.shards.plan import ColumnNames, Paths, Plan
 from readers.shards.resolving.datasets import dataset_plan
 from readers.shards.resolving.files import files_plan, found_files, is_glob
-from readers.shards.resolving.subsets import ReadSections, section_reader, subset
 from readers.shards.rows import Rows
+
+# Names of sections -> the arrays of each part of a plan, for all records of its file.
+_ReadSections = Callable[[tuple[str, ...]], Sequence[dict[str, np.ndarray]]]
 
 
 def resolve(
@@ -48,20 +53,16 @@ def resolve(
     return _Resolver(split, schema, columns, accept_cut, pinned).plan(path)
 
 
+@dataclass(frozen=True)
 class _Resolver:
     """Makes plans; arguments as for `resolve`."""
 
-    def __init__(
-        self,
-        split: str | None,
-        schema: Schema | None,
-        columns: ColumnNames | None,
-        accept_cut: bool,
-        pinned: Collection[str],
-    ) -> None:
-        self._split, self._schema, self._columns = split, schema, columns
-        self._accept_cut, self._pinned = accept_cut, pinned
-        self._known = dict[str, tuple[Plan, ReadSections]]()
+    split: str | None
+    schema: Schema | None
+    columns: ColumnNames | None
+    accept_cut: bool
+    pinned: Collection[str]
+    known: dict[str, tuple[Plan, _ReadSections]] = field(default_factory=dict)
 
     def plan(self, path: Paths) -> Plan:
         """The plan for a path of any kind."""
@@ -69,28 +70,28 @@ class _Resolver:
             return self._mixed(path)
         if isinstance(path, Rows):
             plan, read = self._of_one(path_text(path.path))
-            return _with_columns(subset(plan, path, read), self._columns)
+            return _with_columns(_subset(plan, path, read), self.columns)
         names = _names(path)
         if isinstance(path, (str, os.PathLike)):
-            return _with_columns(self._of_one(path_text(path))[0], self._columns)
+            return _with_columns(self._of_one(path_text(path))[0], self.columns)
         texts = [name for name in names if isinstance(name, str)]
-        if texts == names and self._schema is not None and not _has_manifest(texts[0]):
-            return _with_columns(files_plan(texts, self._split, self._schema), self._columns)
+        if texts == names and self.schema is not None and not _has_manifest(texts[0]):
+            return _with_columns(files_plan(texts, self.split, self.schema), self.columns)
         return _joined(names, [self.plan(name) for name in names])
 
-    def _of_one(self, name: str) -> tuple[Plan, ReadSections]:
+    def _of_one(self, name: str) -> tuple[Plan, _ReadSections]:
         """The plan for all features of a directory or a pattern, made once: a mixture may have thousands of subsets."""
-        if name not in self._known:
-            if self._schema is not None and not _has_manifest(name):
-                plan = files_plan(found_files(name), self._split, self._schema)
+        if name not in self.known:
+            if self.schema is not None and not _has_manifest(name):
+                plan = files_plan(found_files(name), self.split, self.schema)
             elif is_glob(name):
                 raise ValueError(f"{name}: a glob needs schema=; a dataset is a directory")
             else:
-                generation = open_generation(name, self._pinned)
-                how = self._schema, self._accept_cut, self._columns
-                plan = dataset_plan(generation, self._split, *how)
-            self._known[name] = plan, section_reader(plan)
-        return self._known[name]
+                generation = open_generation(name, self.pinned)
+                how = self.schema, self.accept_cut, self.columns
+                plan = dataset_plan(generation, self.split, *how)
+            self.known[name] = plan, _section_reader(plan)
+        return self.known[name]
 
     def _mixed(self, mix: Mix) -> Plan:
         plans = [self.plan(path) for path in mix.weights]
@@ -114,6 +115,53 @@ def _with_columns(plan: Plan, columns: ColumnNames | None) -> Plan:
         if chosen is not None
     }
     return replace(plan, schema=plan.schema.select(names), decoders=decoders)
+
+
+def _subset(plan: Plan, rows: Rows, read: _ReadSections) -> Plan:
+    """The plan for some records of another plan, in its order; ValueError if `rows` does not suit it."""
+    if rows.where is None:
+        return plan.of(_row_numbers(rows, plan))
+    classes = {name: meaning.get("classes", ()) for name, meaning in plan.meanings.items()}
+    where = Where(rows.where, plan.stored, classes)
+    fulfilled = [np.empty(0, bool)]
+    for part, columns in zip(plan.parts, read(tuple(where.sections)), strict=True):
+        run = slice(part.skip, part.skip + part.take)
+        fulfilled.append(where({name: column[run] for name, column in columns.items()}))
+    stored = np.flatnonzero(np.concatenate(fulfilled))
+    if plan.rows is None:
+        return plan.of(stored)
+    numbers = plan.rows.numbers_of(stored)
+    return plan.of(numbers[numbers >= 0])
+
+
+def _section_reader(plan: Plan) -> _ReadSections:
+    """Reads sections of the indexes of a plan, each once; the arrays are in maps of these files."""
+
+    @functools.cache
+    def read(names: tuple[str, ...]) -> Sequence[dict[str, np.ndarray]]:
+        files = ((each.stored, [part.index for part in each.parts]) for each in plan.files)
+        return joined_sections(files, names)
+
+    return read
+
+
+def _row_numbers(given: Rows, plan: Plan) -> np.ndarray:
+    """The numbers of the records, int64 [n], ascending."""
+    rows = np.asarray(given.rows)
+    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+        raise ValueError(
+            f"Rows of {given.path}: expected a list of row numbers, got {rows.dtype} {rows.shape}"
+        )
+    numbers = np.sort(rows.astype(np.int64))
+    if numbers.size and not 0 <= numbers[0] <= numbers[-1] < plan.records:
+        raise ValueError(
+            f"Rows of {given.path}: rows from {numbers[0]} to {numbers[-1]}, but {plan.name} has {plan.records} records"
+        )
+    if twice := np.flatnonzero(numbers[1:] == numbers[:-1]).tolist():
+        raise ValueError(
+            f"Rows of {given.path}: row {numbers[twice[0]]} occurs twice; weigh datasets with readers.Mix"
+        )
+    return numbers
 
 
 def _has_manifest(name: str) -> bool:

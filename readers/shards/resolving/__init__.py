@@ -1,1 +1,1 @@
-"""The plans of datasets with a manifest, of some of their records, and of bare TFRecord files."""
+"""The plans of datasets with a manifest, and of bare TFRecord files."""

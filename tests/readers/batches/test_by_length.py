@@ -17,7 +17,6 @@ from readers.batches.by_length.grouping import Buckets, Packing
 from readers.format.decode.image_columns import image_column
 from readers.format.schema import Schema
 from readers.shards import decoding
-from readers.shards.addresses import MappedRecords
 from readers.shards.framed import FramedReader
 from tests.support.arrays import as_lists
 from tests.support.datasets import damage, write_dataset
@@ -181,7 +180,7 @@ def test_the_number_of_batches_is_known_before_any_is_read(dataset, way, monkeyp
     with pytest.raises(TypeError, match="the batches never end"):
         len(readers.as_numpy(dataset, **way, repeat=None))
     monkeypatch.setattr(FramedReader, "read", None)
-    monkeypatch.setattr(MappedRecords, "of", None)
+    monkeypatch.setattr(FramedReader, "mapped", None)
     assert len(readers.as_numpy(dataset, **way, state=5)) > 5
 
 

@@ -17,7 +17,7 @@ from readers.format.lookup import index_file
 from readers.format.lookup.index_file import IndexFile
 from readers.format.manifest import DatasetError
 from readers.format.tfrecord import CorruptRecordError, frame
-from readers.shards.addresses import MappedRecords
+from readers.shards.framed import FramedReader
 from readers.shards.opened import indexes
 from readers.shards.opened.indexes import ShardIndexes
 from readers.shards.opened.open_shards import OpenShards
@@ -279,17 +279,17 @@ def test_a_damaged_block_of_a_large_index_is_an_error_when_it_is_used(large, tmp
     parts = part_of(large, 300_000), part_of(path, 300_000)
     indexes, zeros = loaded(parts), np.zeros(3, int)
     plan = Plan("", readers.Schema({"x": "int64"}), parts, 600_000, 16.0, ())
-    mapped = MappedRecords(OpenShards(plan, None))
+    mapped = FramedReader(OpenShards(plan, None), np.empty)
     rows = np.array([5, 3 * 16_384 - 2, 4 * 16_384])
     assert indexes.of(rows, zeros + 1)[:, 0].tolist() == [16 * row for row in rows]
-    addresses = mapped.of(300_000 + rows).addresses
+    addresses = mapped.mapped(300_000 + rows).addresses
     assert (addresses - addresses[0]).tolist() == [16 * (row - 5) for row in rows]
     for row in (3 * 16_384 - 1, 3 * 16_384, 3 * 16_384 + 700):
         assert indexes.of_one(row, 0) == (16 * row, 16)
         with pytest.raises(DatasetError, match=rf"^{path}\.index: damaged; delete the index$"):
             indexes.of(np.array([3, row, 4]), zeros + 1)
         with pytest.raises(DatasetError, match=rf"^{path}\.index: damaged; delete the index$"):
-            mapped.of(300_000 + np.array([3, row, 4]))
+            mapped.mapped(300_000 + np.array([3, row, 4]))
 
 
 def test_a_damaged_block_of_a_large_copy_is_an_error_once(tmp_path, monkeypatch, folder):
