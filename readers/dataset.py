@@ -18,7 +18,6 @@ from readers.format.schema import Schema
 from readers.format.splits import Split
 from readers.shards.plan import Paths
 from readers.shards.resolving.datasets import default_split
-from readers.source import RecordSource
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -32,8 +31,9 @@ _R = TypeVar("_R")
 # Of a classifier; larger labels are identifiers.
 _MOST_CLASSES = 1 << 24
 
-# Records shown in a notebook.
+# Records shown in a notebook, and their style: a notebook has no style sheets of ours.
 _SHOWN = 10
+_GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(180px,1fr));gap:1em"
 
 
 def _of_directory(
@@ -156,25 +156,22 @@ class Dataset:
         return to_html(element("div", text, self._gallery()))
 
     def _gallery(self) -> Element:
-        """Ten records; or the reason why they cannot be read."""
-        from readers.format.features import undecoded
-        from readers.pages.cards.gallery import gallery
-        from readers.pages.cards.look import Look
+        """Ten records; or the reason why none can be read."""
+        from readers.pages.cards.gallery import Cards
         from readers.pages.markup import element
 
         split = "train" if "train" in self.splits else next(iter(self.splits), "")
         if not split:
             return element("p", "there are no splits")
+        records = self.splits[split].records
+        numbers = np.random.default_rng(0).choice(records, min(_SHOWN, records), replace=False)
+        places = [(split, number) for number in sorted(numbers.tolist())]
         try:
-            source = RecordSource(self.directory, split, schema=undecoded(self.schema))
-            count = min(_SHOWN, len(source))
-            numbers = sorted(np.random.default_rng(0).choice(len(source), count, replace=False))
-            look = Look.of(self.directory, self.manifest)
-            shown = gallery((source[number] for number in numbers), look)
+            cards = Cards(self.directory, self.manifest).figures(places, names_splits=False)
         except (ValueError, OSError, ImportError) as error:
             return element("p", f"the records of {split} cannot be shown: {error}")
-        title = f"{count} of {len(source):,} records of {split}"
-        return element("div", element("p", title), shown)
+        title = f"{len(cards)} of {records:,} records of {split}"
+        return element("div", element("p", title), element("div", *cards, style=_GRID))
 
 
 def open(directory: str | os.PathLike[str]) -> Dataset:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from xml.etree.ElementTree import Element
 
 from readers.files.processors import processors
@@ -21,25 +20,20 @@ from readers.source import RecordSource
 # Bytes of all cards: the page stays below 5 MB.
 _DRAWN = 2_500_000
 
-_GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(180px,1fr));gap:1em"
-
 # (split, number in the split) of a record.
 Place = tuple[str, int]
 
 
-def gallery(records: Iterable[Mapping[str, Any]], look: Look) -> Element:
-    """The cards of records in rows, for a page without style sheets."""
-    cards = (card_of(record, look).figure() for record in records)
-    return element("div", *cards, style=_GRID)
-
-
 class Cards:
-    """Makes the cards of a dataset's records; when all together take too many bytes, further ones are not drawn."""
+    """Makes the cards of a dataset's records; when all together take too many bytes, further ones are not drawn.
+
+    The samples have the keys of records that cannot be read.
+    """
 
     def __init__(
-        self, directory: str, manifest: Manifest, samples: Mapping[str, SplitSample]
+        self, directory: str, manifest: Manifest, samples: Mapping[str, SplitSample] | None = None
     ) -> None:
-        self._directory, self._samples, self._left = directory, samples, _DRAWN
+        self._directory, self._samples, self._left = directory, samples or {}, _DRAWN
         self._look, self._schema = Look.of(directory, manifest), undecoded(manifest.schema)
         self._sources: dict[str, RecordSource] = {}
 
@@ -70,4 +64,6 @@ class Cards:
             return card_of(self._sources[split][number], self._look)
         except (ValueError, OSError, ImportError) as error:
             reason = element("div", shortened(f"cannot be read: {error}", TEXT))
-            return Card(self._samples[split].named(number), lines=(reason,))
+            sample = self._samples.get(split)
+            name = sample.named(number) if sample else f"record {number}"
+            return Card(name, lines=(reason,))
