@@ -66,13 +66,13 @@ class SplitSample:
     """
 
     numbers: np.ndarray
-    too_large: int
     measures: Mapping[str, Measures]
     digests: Mapping[str, np.ndarray]
     sketches: Mapping[str, Sketches]
-    labels: np.ndarray | None
     keys: tuple[str, ...]
     classes: Mapping[str, Counter[int]]
+    labels: np.ndarray | None = None
+    too_large: int = 0
 
     @property
     def seen(self) -> int:
@@ -105,16 +105,15 @@ def _sample(directory: str, manifest: Manifest, name: str, most: int) -> SplitSa
     features, label = Features.of(manifest), manifest.counted_label
     kinds = features.kinds
     used = [f for f in manifest.schema if f in (*kinds, label, features.named("key"))]
-    schema, windows = manifest.schema.select(tuple(used)), list[_Window]()
+    schema, windows = manifest.schema.select(tuple(used)), list[SplitSample]()
     if most and schema:
         windows = _visited(directory, f"{name}[:{most}]", schema, features)
-    kept = [window for window in windows if window.numbers]
-    numbers = np.array([number for window in kept for number in window.numbers], np.int64)
+    kept = [window for window in windows if window.seen]
+    numbers = np.concatenate([np.empty(0, np.int64), *(window.numbers for window in kept)])
     measures = {f: _joined([window.measures[f] for window in kept]) for f in kinds}
     none = np.empty(0, np.uint64)
     return SplitSample(
         numbers,
-        most - len(numbers) if windows else 0,
         measures,
         {f: np.concatenate([none, *(window.digests[f] for window in kept)]) for f in kinds},
         {
@@ -122,9 +121,10 @@ def _sample(directory: str, manifest: Manifest, name: str, most: int) -> SplitSa
             for f in features.of_kind(*LIKENESS)
             if kept
         },
-        measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
         tuple(key for window in kept for key in window.keys),
         {f: sum((w.classes[f] for w in kept), Counter()) for f in _with_classes(features)},
+        measures[label].get("mean", np.empty(0)).astype(np.int64) if label else None,
+        most - len(numbers) if windows else 0,
     )
 
 
@@ -134,37 +134,16 @@ def _with_classes(features: Features) -> list[str]:
     return [name for name in names if "int" in features.schema[name].dtype]
 
 
-class _Window:
-    """The part of a `SplitSample` for records that are read together."""
-
-    def __init__(self, features: Features, records: Iterable[tuple[int, Record]]) -> None:
-        self._kinds, self._key = features.kinds, features.named("key")
-        self.classes = {name: Counter[int]() for name in _with_classes(features)}
-        self.numbers, self.keys = list[int](), list[str]()
-        self.measures: dict[str, Measures] = {}
-        self.digests: dict[str, np.ndarray] = {}
-        self.sketches: dict[str, Sketches] = {}
-        rows = defaultdict[str, list[tuple[dict[str, float], int, Any]]](list)
-        for number, record in records:
-            self._add(number, record, rows)
-        for name, found in rows.items():
-            measures, digests, compared = zip(*found, strict=True)
-            names = dict.fromkeys(measure for row in measures for measure in row)
-            self.measures[name] = {
-                m: np.array([row.get(m, np.nan) for row in measures], np.float64) for m in names
-            }
-            self.digests[name] = np.array(digests, np.uint64)
-            kind = self._kinds[name]
-            if kind in LIKENESS:
-                join = Sketches.joined if kind == "picture" else LIKENESS[kind].sketch
-                self.sketches[name] = join(compared)
-
-    def _add(self, number: int, record: Record, rows: dict[str, list[Any]]) -> None:
-        """Measures a record, and keeps only its texts and signals until the end of the window."""
-        self.numbers.append(number)
-        if self._key:
-            self.keys.append(record[self._key].decode("utf-8", "replace"))
-        for name, kind in self._kinds.items():
+def _window(features: Features, records: Iterable[tuple[int, Record]]) -> SplitSample:
+    """The sample of some records, without labels; their texts and signals are kept until all are measured."""
+    numbers, keys, key = list[int](), list[str](), features.named("key")
+    classes = {name: Counter[int]() for name in _with_classes(features)}
+    rows = defaultdict[str, list[tuple[dict[str, float], int, Any]]](list)
+    for number, record in records:
+        numbers.append(number)
+        if key:
+            keys.append(record[key].decode("utf-8", "replace"))
+        for name, kind in features.kinds.items():
             value = record[name]
             compared: Any = None
             if kind == "picture":  # Its pixels take too much memory to keep.
@@ -173,13 +152,27 @@ class _Window:
                 compared = value.decode("utf-8", "replace")
             elif kind == "signal":
                 compared = [np.asarray(value)]
-            if name in self.classes:
+            if name in classes:
                 ids, counts = np.unique(value, return_counts=True)
-                self.classes[name].update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+                classes[name].update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
             rows[name].append((_measured(kind, value), _digest(value), compared))
+    measures, digests, sketches = dict[str, Measures](), {}, {}
+    for name, found in rows.items():
+        measured, of_values, several = zip(*found, strict=True)
+        names = dict.fromkeys(measure for row in measured for measure in row)
+        measures[name] = {
+            m: np.array([row.get(m, np.nan) for row in measured], np.float64) for m in names
+        }
+        digests[name] = np.array(of_values, np.uint64)
+        kind = features.kinds[name]
+        if kind in LIKENESS:
+            join = Sketches.joined if kind == "picture" else LIKENESS[kind].sketch
+            sketches[name] = join(several)
+    arrays = np.array(numbers, np.int64), measures, digests, sketches
+    return SplitSample(*arrays, tuple(keys), classes)
 
 
-def _visited(directory: str, part: str, schema: Schema, features: Features) -> list[_Window]:
+def _visited(directory: str, part: str, schema: Schema, features: Features) -> list[SplitSample]:
     """The windows of records of part of a split, such as `train[:100]`, in order."""
     plan = resolve(directory, part, schema, None)
     lengths = np.zeros(sum(plan.takes), np.int64)
@@ -199,9 +192,9 @@ def _visited(directory: str, part: str, schema: Schema, features: Features) -> l
             if record is not None:
                 yield number, record
 
-    def visited(numbers: range) -> _Window:
+    def visited(numbers: range) -> SplitSample:
         with large if lengths[numbers].sum() > _LARGE_WINDOW else nullcontext():
-            return _Window(features, decoded(numbers))
+            return _window(features, decoded(numbers))
 
     with ThreadPoolExecutor(processors()) as threads:
         return list(threads.map(visited, _windows(lengths)))
