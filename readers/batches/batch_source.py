@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -14,40 +13,58 @@ from readers.batches.options import ReadOptions
 from readers.order.mixture import MixedOrder
 from readers.order.orders import GlobalOrder, InterleavedOrder, RecordOrder, as_stored
 from readers.order.permutation import record_keys
-from readers.order.state import State
+from readers.order.schedule import bounds_of_pass
+from readers.order.state import Cursor, State
 from readers.shards.plan import Plan
 from readers.shards.records import Framed, Records
 
-_Cursor = TypeVar("_Cursor")
 
-
-class BatchSource(abc.ABC, Generic[_Cursor]):
+class BatchSource(abc.ABC):
     """The batches of one host, for any number of iterators. A cursor is the position of a batch."""
+
+    # The cursor of the first batch of all.
+    _begin: Cursor
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         self.plan, self.options, self.order = plan, options, _order_of(plan, options)
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
         # Work on records needs complete records.
         self._rows = {} if plan.work else options.format.rows(plan.schema)
+        self._order_name = order_name(plan, options)
+
+    def epochs(self, cursor: Cursor, end: Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
+        """Yields the number and the batches of each epoch, from a cursor to before another."""
+        while end is None or cursor.epoch < end.epoch:
+            yield cursor.epoch, self._rest_of_epoch(cursor)
+            cursor = Cursor(cursor.epoch + 1)
 
     @abc.abstractmethod
-    def epochs(self, cursor: _Cursor, end: _Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
-        """Yields the number and the batches of each epoch, from a cursor to before another."""
+    def _rest_of_epoch(self, cursor: Cursor) -> Iterator[Group]: ...
 
     @abc.abstractmethod
     def following(self, epoch: int, place: int, first: int, end: int) -> np.ndarray:
         """The numbers of the records that may replace a damaged one, int64 [k], from `first` to before `end`."""
 
-    @abc.abstractmethod
-    def state(self, cursor: _Cursor) -> State:
+    def state(self, cursor: Cursor) -> State:
         """The state to resume from at a cursor."""
+        how = self.options.seed or 0, self._order_name, self.plan.digest
+        return State(cursor.epoch, cursor.place, *how, cursor.held, self.plan.generations)
 
-    @abc.abstractmethod
-    def bounds_of(self, number: int) -> tuple[_Cursor, _Cursor | None]:
+    def _resumed(self) -> Cursor:
+        """The cursor at which the options say to begin; ValueError if a state belongs to other records or another order."""
+        state = self.options.state
+        if isinstance(state, State):
+            check_state(state, self._order_name, self.plan)
+            return Cursor(state.epoch, state.place, state.held)
+        return self.after(Cursor(), state, None)[0] if state else Cursor()
+
+    def bounds_of(self, number: int) -> tuple[Cursor, Cursor | None]:
         """The cursor of the first batch of a pass, and the cursor after its last batch; None for an endless pass."""
+        number = number if self.options.order.each_pass else 0
+        return bounds_of_pass(self._begin, self.options.repeat, number)
 
     @abc.abstractmethod
-    def after(self, cursor: _Cursor, steps: int, end: _Cursor | None) -> tuple[_Cursor, int]:
+    def after(self, cursor: Cursor, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
         """The cursor after `steps` more batches, or after the last batch before `end`; and the number of batches."""
 
     @abc.abstractmethod

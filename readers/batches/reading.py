@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from readers.batches.batch_slice import BatchSlice, Group
 from readers.batches.batch_source import BatchSource
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, records_ahead, records_together
+from readers.order.state import Cursor
 from readers.shards.records import RECORD_ERRORS, Framed
 
 # Groups; the numbers of the records to fetch for them; and those of these records that the next group needs, too.
@@ -19,8 +19,8 @@ _Window = tuple[list[Group], np.ndarray, np.ndarray]
 
 
 def batches_from(
-    source: BatchSource[Any], cursor: Any, end: Any, turn: tuple[int, int], number: int
-) -> Iterator[tuple[BatchSlice, Any]]:
+    source: BatchSource, cursor: Cursor, end: Cursor | None, turn: tuple[int, int], number: int
+) -> Iterator[tuple[BatchSlice, Cursor]]:
     """Yields a worker's batches from a cursor to before another, each with the cursor of the next batch.
 
     `turn` is (worker, number of workers), `number` that of the first batch in its pass.
@@ -48,7 +48,7 @@ def _taken(groups: Iterator[Group], records: int, most: int = CHUNK_RECORDS) -> 
     return taken
 
 
-def _numbered(source: BatchSource[Any], epoch: int, groups: Iterator[Group]) -> Iterator[Group]:
+def _numbered(source: BatchSource, epoch: int, groups: Iterator[Group]) -> Iterator[Group]:
     """Adds the numbers of their records to groups."""
     # Many together: computing an order takes 200 NumPy calls, however many records there are.
     while chunk := _taken(groups, CHUNK_RECORDS):
@@ -60,7 +60,7 @@ def _numbered(source: BatchSource[Any], epoch: int, groups: Iterator[Group]) -> 
 
 
 def _fetched(
-    source: BatchSource[Any], groups: Iterator[Group]
+    source: BatchSource, groups: Iterator[Group]
 ) -> Iterator[tuple[Iterable[Group], list[Framed]]]:
     """Yields groups, with their records in memory if they are in a store; threads fetch the next ones."""
     records = source.records
@@ -81,7 +81,7 @@ def _fetched(
         del fetched  # Its memory can be reused while waiting for the next one.
 
 
-def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Window]:
+def _windows(source: BatchSource, groups: Iterator[Group]) -> Iterator[_Window]:
     """Yields the groups to fetch together: shuffle windows, whose records are in a few ranges of the files.
 
     A batch that spans two windows belongs to the groups of the second. The first fetches its records of that batch.
@@ -108,8 +108,8 @@ def _windows(source: BatchSource[Any], groups: Iterator[Group]) -> Iterator[_Win
 
 
 def _read(
-    source: BatchSource[Any], epoch: int, groups: list[Group], fetched: list[Framed]
-) -> Iterator[tuple[BatchSlice, Any]]:
+    source: BatchSource, epoch: int, groups: list[Group], fetched: list[Framed]
+) -> Iterator[tuple[BatchSlice, Cursor]]:
     """Reads the batches of groups together; one by one if a record is bad, so that batches before it are returned."""
     yielded = 0
     try:

@@ -38,7 +38,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     ) -> None:
         self._plan, self._options = plan, options
         self._convert, self._prefetch = convert, check_number("prefetch", prefetch, 0)
-        self._opened: tuple[int, BatchSource[Any]] | None = None
+        self._opened: tuple[int, BatchSource] | None = None
         self._ahead: Iterator[tuple[_Batch, tuple[Any, int]]] | None = None
         self._cursor: Any
         self._begin(0)
@@ -48,7 +48,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
             self._pass, self._end = -1, self._cursor
 
     @property
-    def _source(self) -> BatchSource[Any]:
+    def _source(self) -> BatchSource:
         """The source of batches, opened by this process: a fork must not use the files of its parent."""
         if self._opened is None or self._opened[0] != os.getpid():
             self._opened = os.getpid(), open_batches(self._plan, self._options)
@@ -108,7 +108,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
 
 
 def made_from(
-    source: BatchSource[Any],
+    source: BatchSource,
     convert: Callable[[BatchSlice, Allocator], _Batch],
     first: tuple[Any, int],
     end: Any,
@@ -126,7 +126,7 @@ def made_from(
         yield convert(records, source.records.memory.empty), (after, number)
 
 
-def open_batches(plan: Plan, options: ReadOptions) -> BatchSource[Any]:
+def open_batches(plan: Plan, options: ReadOptions) -> BatchSource:
     """Opens the batches of a plan."""
     return BatchesByLength(plan, options) if options.by_length else BatchesByStep(plan, options)
 

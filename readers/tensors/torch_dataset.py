@@ -54,7 +54,7 @@ class TorchBatches(IterableDataset[Any]):
         self._to_arrays = ToArrays(plan.schema, options, transform)
         self.prefetch = check_number("prefetch", prefetch, 0)
         self.passes = _PassCounter()
-        self._opened: tuple[tuple[Any, ...], BatchSource[Any]] | None = None
+        self._opened: tuple[tuple[Any, ...], BatchSource] | None = None
 
     def __iter__(self) -> TorchPass:
         if sys._getframe(1).f_locals.get("auto_collation"):  # Of a DataLoader that makes batches.
@@ -85,7 +85,7 @@ class TorchBatches(IterableDataset[Any]):
         """
         return self.source().state_after(steps)
 
-    def source(self) -> BatchSource[Any]:
+    def source(self) -> BatchSource:
         """The source of this host's batches, opened by this process."""
         host = self._host()
         key = os.getpid(), host

@@ -14,7 +14,7 @@ from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
 from readers.batches.stream import made_from, open_batches
-from readers.order.state import State
+from readers.order.state import Cursor, State
 
 try:
     import tensorflow as tf
@@ -30,7 +30,7 @@ from readers.tfdata.own_thread import map_in_own_thread
 _LOGGER = logging.getLogger("readers")
 
 # The source of each dataset, as long as the dataset exists; iterators keep their dataset.
-_OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource[Any], Feed]]()
+_OPENED = weakref.WeakKeyDictionary[tf.data.Dataset, tuple[BatchSource, Feed]]()
 
 
 def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
@@ -51,7 +51,7 @@ def open_dataset(arguments: Mapping[str, Any]) -> tf.data.Dataset:
 
 # AutoGraph would add 2 s to the first batch, although none of these functions needs it, and cannot convert all of them.
 @tf.autograph.experimental.do_not_convert
-def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data.Dataset]:
+def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource, Feed, tf.data.Dataset]:
     """Returns the source of a dataset, its feed, and its batches, with their number if it is known.
 
     A checkpoint of an iterator stores the number of its pass and of its next batch.
@@ -74,7 +74,7 @@ def _open(arguments: Mapping[str, Any]) -> tuple[BatchSource[Any], Feed, tf.data
 
 
 def _read_pass(
-    batches: BatchSource[Any], bridge: TensorBridge, of_pass: int, number: int, after_error: bool
+    batches: BatchSource, bridge: TensorBridge, of_pass: int, number: int, after_error: bool
 ) -> Iterator[Batch]:
     """Yields the batches of a pass from a number on. If `after_error` its place is unknown, the pass ends."""
     cursor, end = batches.bounds_of(of_pass)
@@ -90,13 +90,13 @@ def _read_pass(
         del arrays  # Its memory can be used again while the next one is read.
 
 
-def _steps(batches: BatchSource[Any]) -> int | None:
+def _steps(batches: BatchSource) -> int | None:
     """The number of batches in each pass; None if it is unknown, or differs between passes."""
     if batches.options.repeat is None:
         return tf.data.INFINITE_CARDINALITY
     # The first pass of a resumed run is shorter than later ones.
-    if isinstance(batches, BatchesByStep) and batches.schedule.after(0) == (0, 0):
-        return batches.schedule.steps_of_pass(0)[1]
+    if isinstance(batches, BatchesByStep) and batches.bounds_of(0)[0] == Cursor():
+        return batches.batches_of_pass()
     return None
 
 

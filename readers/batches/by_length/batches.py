@@ -9,44 +9,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from readers.batches.batch_slice import Group
-from readers.batches.batch_source import BatchSource, check_state, order_name
+from readers.batches.batch_source import BatchSource
 from readers.batches.by_length.grouping import Chunk, grouping_of
 from readers.batches.by_length.lengths import Lengths
 from readers.batches.options import ReadOptions
 from readers.batches.read_sizes import CHUNK_RECORDS
 from readers.order.schedule import share
-from readers.order.state import Cursor, State
+from readers.order.state import Cursor
 from readers.shards.plan import Plan
 
 
-class BatchesByLength(BatchSource[Cursor]):
+class BatchesByLength(BatchSource):
     """The batches in buckets, or packed. Each is computed from the cursor before it."""
 
     def __init__(self, plan: Plan, options: ReadOptions) -> None:
         super().__init__(plan, options)
         self._grouping = grouping_of(plan.undecoded, options)
-        self._order_name = f"{order_name(plan, options)}, {self._grouping.name}"
-        self._begin = Cursor()
-        if isinstance(options.state, State):
-            state = options.state
-            check_state(state, self._order_name, plan)
-            self._begin = Cursor(state.epoch, state.place, state.held)
-        elif options.state:
-            self._begin, _ = self.after(self._begin, options.state, None)
-
-    def state(self, cursor: Cursor) -> State:
-        seed, order, plan = self.options.seed or 0, self._order_name, self.plan
-        how = seed, order, plan.digest
-        return State(cursor.epoch, cursor.place, *how, cursor.held, plan.generations)
-
-    def bounds_of(self, number: int) -> tuple[Cursor, Cursor | None]:
-        # Each pass ends after an epoch whose number is a multiple of `repeat`.
-        repeat = self.options.repeat
-        if repeat is None:
-            return self._begin, None
-        number = number if self.options.order.each_pass else 0
-        end = (self._begin.epoch // repeat + 1 + number) * repeat
-        return Cursor(end - repeat) if number else self._begin, Cursor(end)
+        self._order_name += f", {self._grouping.name}"
+        self._begin = self._resumed()
 
     def after(self, cursor: Cursor, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
         count = 0
@@ -62,11 +42,6 @@ class BatchesByLength(BatchSource[Cursor]):
 
     def _groups(self, cursor: Cursor, end: Cursor | None) -> Iterator[Group]:
         return itertools.chain.from_iterable(groups for _, groups in self.epochs(cursor, end))
-
-    def epochs(self, cursor: Cursor, end: Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
-        while end is None or cursor.epoch < end.epoch:
-            yield cursor.epoch, self._rest_of_epoch(cursor)
-            cursor = Cursor(cursor.epoch + 1)
 
     def _rest_of_epoch(self, cursor: Cursor) -> Iterator[Group]:
         """Yields this host's share of each batch, from a cursor to the end of its epoch; ValueError if an epoch has no batch."""

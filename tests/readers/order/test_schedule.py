@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from readers.order.schedule import Schedule
-from readers.order.state import State
+from readers.order.schedule import Schedule, bounds_of_pass
+from readers.order.state import Cursor, State
 
 SIZES = {
     "records": st.integers(0, 60),
@@ -23,10 +23,18 @@ def schedules(sizes, **more):
     return [Schedule(**sizes, host=host, **more) for host in range(sizes["hosts"])]
 
 
-def places(schedule):
-    """The epoch and the places of each step."""
-    steps = [schedule.step(number) for number in range(schedule.steps_of_pass(0)[1])]
-    return [(epoch, list(span)) for epoch, span in steps]
+BEGIN = Cursor()
+
+
+def places(schedule, begin=BEGIN, epochs=1):
+    """The epoch and the places of each step of a pass."""
+    found, (cursor, end) = [], bounds_of_pass(begin, epochs, 0)
+    while True:
+        following, steps = schedule.after(cursor, 1, end)
+        if not steps:
+            return found
+        found.append((cursor.epoch, list(schedule.step(cursor.place))))
+        cursor = following
 
 
 @given(st.fixed_dictionaries(SIZES))
@@ -50,9 +58,9 @@ def test_hosts_run_equally_many_steps_and_share_the_epoch(sizes):
 
 @given(st.integers(0, 60), st.integers(1, 13), st.integers(0, 2), st.integers(1, 2))
 def test_places_without_a_record_take_no_step_away(records, size, absent, epochs):
-    sizes = {"records": records, "batch_size": size, "epochs": epochs, "remainder": "pad"}
-    found = places(Schedule(**sizes, absent=min(absent, records)))
-    whole = places(Schedule(**sizes))
+    sizes = {"records": records, "batch_size": size, "remainder": "pad"}
+    found = places(Schedule(**sizes, absent=min(absent, records)), epochs=epochs)
+    whole = places(Schedule(**sizes), epochs=epochs)
     kept = range(records - absent)
     assert found == [(epoch, [place for place in batch if place in kept]) for epoch, batch in whole]
 
@@ -60,36 +68,37 @@ def test_places_without_a_record_take_no_step_away(records, size, absent, epochs
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 4), st.data())
 @settings(deadline=None)
 def test_a_schedule_resumes_where_another_stopped(sizes, epochs, data):
-    for schedule in schedules(sizes, epochs=epochs):
-        whole = places(schedule)
+    for schedule in schedules(sizes):
+        whole = places(schedule, epochs=epochs)
         # After the last step another pass begins.
         done = data.draw(st.integers(0, max(len(whole) - 1, 0)))
-        epoch, place = schedule.after(done)
-        rest = Schedule(**sizes, host=schedule.host, epochs=epochs, epoch=epoch, place=place)
-        assert places(rest) == whole[done:]
-        assert rest.after(len(whole) - done) == schedule.after(len(whole))
+        cursor, steps = schedule.after(Cursor(), done, None)
+        assert steps == done
+        assert places(schedule, cursor, epochs) == whole[done:]
+        every = schedule.after(Cursor(), len(whole), None)[0]
+        assert schedule.after(cursor, len(whole) - done, None) == (every, len(whole) - done)
+        _, end = bounds_of_pass(cursor, epochs, 0)
+        last = every if whole else Cursor()
+        assert schedule.after(cursor, len(whole) + 3, end) == (last, len(whole) - done)
 
 
 @given(st.fixed_dictionaries(SIZES), st.integers(1, 4))
 @settings(deadline=None)
 def test_a_pass_after_the_last_step_of_another_reads_the_next_epochs(sizes, epochs):
     """A run that is finished gives nothing, but Keras goes through a dataset once an epoch."""
-    for schedule in schedules(sizes, epochs=epochs):
-        whole = places(schedule)
-        epoch, place = schedule.after(len(whole))
-        rest = Schedule(**sizes, host=schedule.host, epochs=epochs, epoch=epoch, place=place)
-        steps = [rest.step(number) for number in range(*rest.steps_of_pass(0))]
-        found = [(epoch, list(span)) for epoch, span in steps]
+    for schedule in schedules(sizes):
+        whole = places(schedule, epochs=epochs)
+        found = places(schedule, schedule.after(Cursor(), len(whole), None)[0], epochs)
         assert found == [(epoch + epochs, batch) for epoch, batch in whole]
+        begin, end = bounds_of_pass(Cursor(), epochs, 1)
+        assert (begin, end) == (Cursor(epochs), Cursor(2 * epochs))
 
 
 def test_endless_and_empty_schedules():
-    schedule = Schedule(10, 4, epochs=None)
-    assert schedule.steps_of_pass(0)[1] is None
-    assert schedule.step(7) == Schedule(10, 4, epochs=3).step(7)
-    assert schedule.step(7)[0] == 2
-    assert Schedule(0, 4, epochs=None).steps_of_pass(0)[1] == 0
-    assert Schedule(3, 4, remainder="drop", epochs=None).steps_of_pass(0)[1] == 0
+    assert bounds_of_pass(Cursor(1, 8), None, 3) == (Cursor(1, 8), None)
+    assert Schedule(10, 4).after(Cursor(), 7, None) == (Cursor(2, 4), 7)
+    for schedule in (Schedule(0, 4), Schedule(3, 4, remainder="drop")):
+        assert schedule.after(Cursor(), 5, None) == (Cursor(), 0)
 
 
 GOOD = json.loads(State(0, 3, 0, "x", "y", (1, 2)).to_json())
