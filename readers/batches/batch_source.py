@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -67,17 +68,15 @@ class BatchSource(abc.ABC):
     def after(self, cursor: Cursor, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
         """The cursor after `steps` more batches, or after the last batch before `end`; and the number of batches."""
 
-    @abc.abstractmethod
-    def _batches_of_pass(self, number: int) -> int: ...
-
     def batches_of_pass(self, number: int = 0) -> int:
         """The number of batches in a pass that starts with an epoch; TypeError if the passes are endless.
 
         Raises ValueError if, with buckets or packing, an epoch has too few records for one batch.
         """
-        if self.options.repeat is None:
+        _, end = self.bounds_of(number)
+        if end is None or self.options.repeat is None:
             raise TypeError("repeat=None: the batches never end, so they have no number")
-        return self._batches_of_pass(number)
+        return self.after(Cursor(end.epoch - self.options.repeat), sys.maxsize, end)[1]
 
     def state_after(self, steps: int) -> State:
         """The state after the first `steps` batches of all passes; ValueError if there are fewer."""

@@ -57,6 +57,3 @@ class BatchesByStep(BatchSource):
 
     def after(self, cursor: Cursor, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
         return self._schedule.after(cursor, steps, end)
-
-    def _batches_of_pass(self, number: int) -> int:
-        return (self.options.repeat or 1) * self._schedule.steps_from(0)

@@ -29,19 +29,11 @@ class BatchesByLength(BatchSource):
         self._begin = self._resumed()
 
     def after(self, cursor: Cursor, steps: int, end: Cursor | None) -> tuple[Cursor, int]:
+        groups = itertools.chain.from_iterable(groups for _, groups in self.epochs(cursor, end))
         count = 0
-        for group in itertools.islice(self._groups(cursor, end), steps):
+        for group in itertools.islice(groups, steps):
             cursor, count = group.after, count + 1
         return cursor, count
-
-    def _batches_of_pass(self, number: int) -> int:
-        _, end = self.bounds_of(number)
-        assert end is not None
-        begin = Cursor(end.epoch - (self.options.repeat or 1))
-        return sum(1 for _ in self._groups(begin, end))
-
-    def _groups(self, cursor: Cursor, end: Cursor | None) -> Iterator[Group]:
-        return itertools.chain.from_iterable(groups for _, groups in self.epochs(cursor, end))
 
     def _rest_of_epoch(self, cursor: Cursor) -> Iterator[Group]:
         """Yields this host's share of each batch, from a cursor to the end of its epoch; ValueError if an epoch has no batch."""
