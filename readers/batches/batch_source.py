@@ -31,7 +31,7 @@ class BatchSource(abc.ABC):
         self.records = Records(plan, skip=options.on_corrupt == "skip", cache=options.cache)
         # Work on records needs complete records.
         self._rows = {} if plan.work else options.format.rows(plan.schema)
-        self._order_name = order_name(plan, options)
+        self._order_name = _order_name(plan, options)
 
     def epochs(self, cursor: Cursor, end: Cursor | None) -> Iterator[tuple[int, Iterator[Group]]]:
         """Yields the number and the batches of each epoch, from a cursor to before another."""
@@ -53,11 +53,19 @@ class BatchSource(abc.ABC):
 
     def _resumed(self) -> Cursor:
         """The cursor at which the options say to begin; ValueError if a state belongs to other records or another order."""
-        state = self.options.state
-        if isinstance(state, State):
-            check_state(state, self._order_name, self.plan)
-            return Cursor(state.epoch, state.place, state.held)
-        return self.after(Cursor(), state, None)[0] if state else Cursor()
+        state, plan = self.options.state, self.plan
+        if not isinstance(state, State):
+            return self.after(Cursor(), state, None)[0] if state else Cursor()
+        if state.dataset != plan.digest:
+            raise ValueError(
+                f"the state is of the dataset {state.dataset}, but this is {plan.digest}: the records, "
+                "the split or its slice differ"
+            )
+        if state.order != self._order_name:
+            raise ValueError(f"the state is of records {state.order}, not {self._order_name}")
+        if state.place > plan.records:
+            raise ValueError(f"the state is at record {state.place} of {plan.records}")
+        return Cursor(state.epoch, state.place, state.held)
 
     def bounds_of(self, number: int) -> tuple[Cursor, Cursor | None]:
         """The cursor of the first batch of a pass, and the cursor after its last batch; None for an endless pass."""
@@ -117,22 +125,9 @@ def _order_of(plan: Plan, options: ReadOptions) -> RecordOrder:
     return GlobalOrder(plan.records, seed) if shuffle else as_stored
 
 
-def order_name(plan: Plan, options: ReadOptions) -> str:
+def _order_name(plan: Plan, options: ReadOptions) -> str:
     """The name of the order in a saved state."""
     if options.order.buffer is not None:
         return f"interleaved in windows of {options.order.buffer}"
     name = "in a global shuffle" if options.order.shuffle else "in order"
     return f"{name}, mixed by {[weight for _, weight in plan.mixed]}" if plan.mixed else name
-
-
-def check_state(state: State, order: str, plan: Plan) -> None:
-    """Raises ValueError if a state belongs to other records or to another order."""
-    if state.dataset != plan.digest:
-        raise ValueError(
-            f"the state is of the dataset {state.dataset}, but this is {plan.digest}: the records, "
-            "the split or its slice differ"
-        )
-    if state.order != order:
-        raise ValueError(f"the state is of records {state.order}, not {order}")
-    if state.place > plan.records:
-        raise ValueError(f"the state is at record {state.place} of {plan.records}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,21 +12,31 @@ from readers.batches.batch_slice import BatchSlice, Group
 from readers.batches.batch_source import BatchSource
 from readers.batches.prefetch import mapped_ahead
 from readers.batches.read_sizes import CHUNK_RECORDS, WINDOWS_AHEAD, records_ahead, records_together
+from readers.format.decode.column import Allocator
 from readers.order.state import Cursor
 from readers.shards.records import RECORD_ERRORS, Framed
+
+_Batch = TypeVar("_Batch")
 
 # Groups; the numbers of the records to fetch for them; and those of these records that the next group needs, too.
 _Window = tuple[list[Group], np.ndarray, np.ndarray]
 
 
 def batches_from(
-    source: BatchSource, cursor: Cursor, end: Cursor | None, turn: tuple[int, int], number: int
-) -> Iterator[tuple[BatchSlice, Cursor]]:
-    """Yields a worker's batches from a cursor to before another, each with the cursor of the next batch.
+    source: BatchSource,
+    convert: Callable[[BatchSlice, Allocator], _Batch],
+    first: tuple[Cursor, int],
+    end: Cursor | None,
+    turn: tuple[int, int] = (0, 1),
+) -> Iterator[tuple[_Batch, tuple[Cursor, int]]]:
+    """Yields a worker's batches of a pass, each with the cursor and the number of the next batch.
 
-    `turn` is (worker, number of workers), `number` that of the first batch in its pass.
+    `first` is the cursor and the number of the first batch of all workers; `turn` is (worker, number of workers). It is
+    not a method, because a generator that refers to the object holding it would keep files open until the garbage
+    collector finds the cycle.
     """
-    (worker, workers), count = turn, itertools.count(number)
+    (cursor, number), (worker, workers) = first, turn
+    count = itertools.count(number)
     # A program waits for the first batches, so few are read together.
     most, together = records_together(source.plan), 1
     for epoch, groups in source.epochs(cursor, end):
@@ -33,7 +44,9 @@ def batches_from(
         for window, fetched in _fetched(source, _numbered(source, epoch, mine)):
             remaining = iter(window)
             while chunk := _taken(remaining, most, together):
-                yield from _read(source, epoch, chunk, fetched)
+                for records, after in _read(source, epoch, chunk, fetched):
+                    number += (worker - number) % workers + 1
+                    yield convert(records, source.records.memory.empty), (after, number)
                 together = min(2 * together, CHUNK_RECORDS)
             del fetched  # Its memory can be reused while waiting for the next one.
 

@@ -16,7 +16,7 @@ from readers.batches.prefetch import prefetched
 from readers.batches.reading import batches_from
 from readers.format.decode.column import Allocator
 from readers.format.schema import format_shape
-from readers.order.state import State
+from readers.order.state import Cursor, State
 from readers.shards.plan import Plan
 
 _Batch = TypeVar("_Batch")
@@ -39,8 +39,8 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
         self._plan, self._options = plan, options
         self._convert, self._prefetch = convert, check_number("prefetch", prefetch, 0)
         self._opened: tuple[int, BatchSource] | None = None
-        self._ahead: Iterator[tuple[_Batch, tuple[Any, int]]] | None = None
-        self._cursor: Any
+        self._ahead: Iterator[tuple[_Batch, tuple[Cursor, int]]] | None = None
+        self._cursor: Cursor
         self._begin(0)
         state, repeat = self.state(), options.repeat
         if repeat and state.epoch and not (state.epoch % repeat or state.place):
@@ -67,7 +67,7 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     def __next__(self) -> _Batch:
         source = self._source
         if self._ahead is None:
-            made = made_from(source, self._convert, (self._cursor, 0), self._end)
+            made = batches_from(source, self._convert, (self._cursor, 0), self._end)
             self._ahead = prefetched(made, self._prefetch) if self._prefetch else made
         try:
             batch, (self._cursor, _) = next(self._ahead)
@@ -105,25 +105,6 @@ class Batches(Iterator[_Batch], Generic[_Batch]):
     def state(self) -> State:
         """The state to resume from after the batches returned so far."""
         return self._source.state(self._cursor)
-
-
-def made_from(
-    source: BatchSource,
-    convert: Callable[[BatchSlice, Allocator], _Batch],
-    first: tuple[Any, int],
-    end: Any,
-    turn: tuple[int, int] = (0, 1),
-) -> Iterator[tuple[_Batch, tuple[Any, int]]]:
-    """Yields a worker's batches of a pass, each with the cursor and the number of the next batch.
-
-    `first` is the cursor and the number of the first batch of all workers; `turn` is (worker, number of workers). It is
-    not a method, because a generator that refers to the object holding it would keep files open until the garbage
-    collector finds the cycle.
-    """
-    (cursor, number), (worker, workers) = first, turn
-    for records, after in batches_from(source, cursor, end, turn, number):
-        number += (worker - number) % workers + 1
-        yield convert(records, source.records.memory.empty), (after, number)
 
 
 def open_batches(plan: Plan, options: ReadOptions) -> BatchSource:

@@ -17,7 +17,8 @@ from readers.batches.batch_slice import BatchSlice, ToArrays, Transform
 from readers.batches.batch_source import BatchSource
 from readers.batches.options import ReadOptions
 from readers.batches.prefetch import prefetched
-from readers.batches.stream import described, made_from, open_batches
+from readers.batches.reading import batches_from
+from readers.batches.stream import described, open_batches
 from readers.format.decode.column import Allocator
 from readers.hosts import Shard, host_of
 from readers.order.state import State
@@ -126,7 +127,7 @@ class TorchPass(Iterator[Any]):
 
     def _begin(self) -> Iterator[tuple[Any, tuple[Any, int]]]:
         tensors, prefetch = self._dataset.tensors, self._dataset.prefetch
-        made = made_from(self._batches, tensors, self._next, self._end, self._turn)
+        made = batches_from(self._batches, tensors, self._next, self._end, self._turn)
         # Workers read ahead anyway.
         return prefetched(made, prefetch) if prefetch and get_worker_info() is None else made
 

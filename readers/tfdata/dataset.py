@@ -13,7 +13,8 @@ from readers.batches.batch_source import BatchSource
 from readers.batches.by_step import BatchesByStep
 from readers.batches.options import ReadOptions
 from readers.batches.planning import plan_of
-from readers.batches.stream import made_from, open_batches
+from readers.batches.reading import batches_from
+from readers.batches.stream import open_batches
 from readers.order.state import Cursor, State
 
 try:
@@ -85,7 +86,7 @@ def _read_pass(
             raise
         _LOGGER.warning("%s: this pass ends early: %s", batches.plan.name, error)
         return
-    for arrays, _ in made_from(batches, bridge.arrays, (first, 0), end):
+    for arrays, _ in batches_from(batches, bridge.arrays, (first, 0), end):
         yield arrays
         del arrays  # Its memory can be used again while the next one is read.
 
