@@ -65,7 +65,7 @@ class Schedule:
         rest, each = self.steps_from(cursor.place), self.steps_from(0)
         if end is not None:
             epochs = end.epoch - cursor.epoch
-            steps = min(steps, rest + (epochs - 1) * each if epochs else 0)
+            steps = min(steps, rest + (epochs - 1) * each if epochs > 0 else 0)
         if not steps or not each:
             return cursor, 0
         if steps < rest:

@@ -173,7 +173,7 @@ class FramedReader:
 
     def _found(self, number: int) -> tuple[int, int, int, int]:
         """The part of a record, its number in the part's file, and its offset and length there in bytes."""
-        if self._shards.has_rows:
+        if self._shards.rows is not None:
             number = int(self._shards.stored(np.array([number]))[0])
         part = int(self._shards.ends.searchsorted(number, side="right"))
         self._shards.load_index(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import resource
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class OpenShards:
 
     Attributes:
         is_local: Whether every file is on a local disk, or cached there when first read.
+        rows: The records of the parts that are read; None for all.
         open: Opens the shard at a path; None if it is in a store.
         ends: int64 [parts], the number, among the records of all parts, of the record after the last of each part.
         firsts: int64 [parts], the same number of the first record of each part's file.
@@ -42,7 +43,7 @@ class OpenShards:
     def __init__(
         self, plan: Plan, cache: Cache | None, cacheable: frozenset[str] = frozenset()
     ) -> None:
-        self.parts, self._rows = plan.parts, plan.rows
+        self.parts, self.rows = plan.parts, plan.rows
         cached = cacheable & {part.path for part in plan.parts}
         self.is_local = all(is_local(part.path) or part.path in cached for part in plan.parts)
         self._cache, self._cacheable = cache, cached
@@ -54,8 +55,9 @@ class OpenShards:
         has_descriptors = len(plan.parts) <= _DESCRIPTORS
         self.indexes = ShardIndexes([part.index for part in plan.parts], has_descriptors)
         # The least recently used shard is dropped; it is closed when its last reader has finished.
-        opener = _opener(plan.parts, cache, self._cached, has_descriptors)
-        self.open = functools.lru_cache(MOST_OPEN)(opener)
+        by_path = {part.path: part for part in plan.parts}
+        how = by_path, cache, self._cached, has_descriptors
+        self.open = functools.lru_cache(MOST_OPEN)(functools.partial(_opened, *how))
         self._lock = threading.Lock()
 
     @property
@@ -63,14 +65,9 @@ class OpenShards:
         """Whether every file is on a local disk by now, so that no record needs a request."""
         return self.is_local and not self._uncached
 
-    @property
-    def has_rows(self) -> bool:
-        """Whether some records of the parts are left out."""
-        return self._rows is not None
-
     def stored(self, numbers: np.ndarray) -> np.ndarray:
         """The numbers among all records of the parts, int64 [B], of the records with some numbers in the plan, int64 [B]."""
-        return self._rows.of(numbers) if self._rows is not None else numbers
+        return self.rows.of(numbers) if self.rows is not None else numbers
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The part of each record, and its number in the part's file, int64 [B] each."""
@@ -133,21 +130,15 @@ class OpenShards:
         map_in_threads(self.load_index, missing, all(is_local(self.parts[n].path) for n in missing))
 
 
-def _opener(
-    parts: Sequence[Part], cache: Cache | None, cached: Collection[str], descriptor: bool
-) -> Callable[[str], LocalShard | None]:
-    # The function must not refer to the shards, which cache it and would then never be freed.
-    by_path = {part.path: part for part in parts}
-
-    def open_shard(path: str) -> LocalShard | None:
-        part = by_path[path]
-        copy = cache.open(part) if cache and path in cached else None
-        if copy is None and not is_local(path):
-            return None
-        with copy or open_local(path, buffering=0) as file:
-            shard = LocalShard(file, None if copy else path, descriptor)
-        if part.version not in (None, shard.version):
-            raise DatasetError(f"{path}: {CHANGED}")
-        return shard
-
-    return open_shard
+def _opened(
+    parts: Mapping[str, Part], cache: Cache | None, cached: Collection[str], keep: bool, path: str
+) -> LocalShard | None:
+    """Opens the shard at a path. Not a method: the shards, which keep its results, would never be freed."""
+    copy = cache.open(parts[path]) if cache and path in cached else None
+    if copy is None and not is_local(path):
+        return None
+    with copy or open_local(path, buffering=0) as file:
+        shard = LocalShard(file, None if copy else path, keep)
+    if parts[path].version not in (None, shard.version):
+        raise DatasetError(f"{path}: {CHANGED}")
+    return shard
