@@ -84,7 +84,7 @@ def write_shard(
         written = file.finish(Index(np.array(lengths, np.int64), index))
         for _, some in found.statistics():
             statistics.merge(some)
-        note.write(digest, ShardResult(0, 0, written, 0, None), statistics.state())
+        note.write(digest, ShardResult(0, 0, written, 0, None), statistics.state(), file.files)
         file.commit()
     return written, statistics.state()
 

@@ -12,23 +12,27 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import google_crc32c
+
 from beam_jobs.dataset.lease import Holder
 from beam_jobs.dataset.output import Output
-from beam_jobs.records.rejects import Reject, rejects_file
+from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import Names
-from beam_jobs.storage.atomic import write_file
-from beam_jobs.storage.files import content_of, read_bytes, size_and_crc
-from readers.format.index import Index, head_crc32c
-from readers.format.manifest import INDEX_SUFFIX, join
+from beam_jobs.storage.atomic import Piece, write_file
+from beam_jobs.storage.files import content_of, size_and_crc
+from readers.format.manifest import join
 from readers.format.splits import Shard
 
 DONE = ".done"
 
 _NOTED = re.compile(rf"(?:.*/)?(.+)-\d{{5}}-of-(\d{{5}})\.tfrecord{re.escape(DONE)}")
+
+# The checksum with which a note begins, in hexadecimal digits.
+_CRC_BYTES = 8
 
 _MARK = re.compile(r"(\.[0-9a-f]{8})?\.tfrecord\Z")
 
@@ -44,7 +48,6 @@ class ShardResult:
         first_reject: The first reject in the order of keys.
         kept: Whether an earlier run wrote the shard.
         rejects: The path of the list of its rejects in the dataset; empty if there are none.
-        rejects_crc32c: The checksum of this list.
     """
 
     split: int
@@ -54,7 +57,6 @@ class ShardResult:
     first_reject: Reject | None
     kept: bool = False
     rejects: str = ""
-    rejects_crc32c: int = 0
 
 
 class Digest:
@@ -94,81 +96,42 @@ class Note:
         self._output, self._name = output, name
         self._path = join(output.directory, name + DONE)
 
-    def write(self, digest: str, result: ShardResult, figures: Any) -> None:
-        """Notes a shard that is about to appear, with figures (JSON) for `find` to return."""
-        note = {"digest": digest, "result": asdict(result), "figures": figures}
-        write_file(self._path, json.dumps(note).encode(), self._output.staging, replace=True)
+    def write(self, digest: str, result: ShardResult, figures: Any, files: Iterable[Piece]) -> None:
+        """Notes a shard that is about to appear, with figures (JSON) for `find` to return, and its files."""
+        data = json.dumps([digest, asdict(result), figures, *files]).encode()
+        write_file(self._path, _crc(data) + data, self._output.staging, replace=True)
 
     def find(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | str:
         """The (result, figures) of the shard, or the path under which it must be written.
 
         Its digest is computed only if an earlier run has left a note.
         """
-        try:
-            note = json.loads(content_of(self._path) or b"")
-        except (ValueError, RecursionError):
+        data = content_of(self._path) or b""
+        if data[:_CRC_BYTES] != _crc(data[_CRC_BYTES:]):
             return self._name
-        if not isinstance(note, dict):
-            return self._name
+        noted, result, figures, *files = json.loads(data[_CRC_BYTES:])
         expected = digest()
-        if note.get("digest") != expected:
+        if noted != expected:
             return second_name(self._name, expected[:8])
-        try:
-            result, figures = self._result_of(note["result"]), note["figures"]
-        except (ValueError, KeyError, TypeError):
-            return self._name  # Whatever is wrong with the note, write the shard again.
-        states = set(self._states(result))
+        shard, first = result["shard"], result["first_reject"]
+        result["shard"] = shard and Shard(**shard)
+        result["first_reject"] = first and Reject(**first)
+        states = {self._is_intact(*file) for file in files}
         if states <= {True}:
-            return result, figures
+            return ShardResult(**result | {"kept": True}), figures
         if False in states:
             return second_name(self._name, uuid.uuid4().hex[:8])
-        return result.shard.path if result.shard else self._name
+        return shard["path"] if shard else self._name
 
-    def _result_of(self, values: dict[str, Any]) -> ShardResult:
-        """The result in a note, marked as kept; a wrong note raises an error of any kind."""
-        shard = Shard(**values["shard"]) if values["shard"] else None
-        first = Reject(**values["first_reject"]) if values["first_reject"] else None
-        result = ShardResult(**(values | {"shard": shard, "first_reject": first, "kept": True}))
-        numbers = [result.split, result.index, result.rejected, result.rejects_crc32c]
-        numbers += (
-            [n for name, n in asdict(shard).items() if name not in ("path", "index_path")]
-            if shard
-            else []
-        )
-        texts = [first.key, first.stage, first.error] if first else []
-        if not all(type(n) is int for n in numbers) or not all(type(t) is str for t in texts):
-            raise ValueError("a field has the wrong type")
-        path = shard.path if shard else self._name
-        if _MARK.sub(".tfrecord", path) != self._name:
-            raise ValueError("the note is of another shard")
-        if result.rejected and result.rejects != rejects_file(path):
-            raise ValueError("the rejects are of another shard")
-        return result
-
-    def _states(self, result: ShardResult) -> Iterator[bool | None]:
-        """Yields of each file of a shard whether it is as its writer left it; None if it is missing."""
-        if shard := result.shard:
-            yield self._is_intact(shard.path, shard.crc32c, shard.bytes)
-            yield self._is_intact_index(shard)
-        if result.rejected:
-            yield self._is_intact(result.rejects, result.rejects_crc32c)
-
-    def _is_intact(self, name: str, crc32c: int, size: int | None = None) -> bool | None:
+    def _is_intact(self, name: str, size: int, crc32c: int) -> bool | None:
+        """Whether a file is as its writer left it; None if it is missing."""
         try:
-            there = size_and_crc(join(self._output.directory, name))
+            return size_and_crc(join(self._output.directory, name)) == (size, crc32c)
         except FileNotFoundError:
             return None
         except OSError:
             return False
-        return there == (there[0] if size is None else size, crc32c)
 
-    def _is_intact_index(self, shard: Shard) -> bool | None:
-        name = shard.path + INDEX_SUFFIX
-        try:
-            data = read_bytes(join(self._output.directory, name))
-            Index.of_bytes(data, name)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):
-            return False
-        return (len(data), head_crc32c(data)) == (shard.index_bytes, shard.index_crc32c)
+
+def _crc(data: bytes) -> bytes:
+    return b"%08x" % google_crc32c.value(data)

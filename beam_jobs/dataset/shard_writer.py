@@ -99,8 +99,11 @@ class ShardFile(contextlib.ExitStack):
     def finish(self, index: Index) -> Shard:
         """The shard, which no reader sees yet, given the index of its records."""
         self._index = index.to_bytes()
-        sizes = self._file.size, self._file.crc32c, len(self._index), head_crc32c(self._index)
+        size, crc, index_size = self._file.size, self._file.crc32c, len(self._index)
+        of_index = Piece(self._path + INDEX_SUFFIX, index_size, google_crc32c.value(self._index))
+        self.files = [Piece(self._path, size, crc), of_index]
         smallest = int(index.sections[HASH].min(initial=0xFFFFFFFF))
+        sizes = size, crc, index_size, head_crc32c(self._index)
         return Shard(self._path, len(index.lengths), *sizes, smallest)
 
     def commit(self) -> None:
@@ -179,7 +182,7 @@ class ShardWriter:
         with unwritable(self._output.directory, self._path):
             if self._is_empty:
                 rejects += [one for some in stretches for one in some.rejects]
-                return self._noted(None, rejects, digest, figures())
+                return self._noted(None, [], rejects, digest, figures())
             with ShardFile(self._output, self._path) as file:
                 for stretch in stretches:
                     rejects += stretch.rejects
@@ -196,25 +199,26 @@ class ShardWriter:
                 of_keys = {name: half.astype(np.uint32) for name, half in halves.items()}
                 sections = self.rows.unpack(b"".join(rows), self._output.feature_names)
                 shard = file.finish(Index(np.concatenate(lengths), {**of_keys, **sections}))
-                result = self._noted(shard, rejects, digest, figures())
+                result = self._noted(shard, file.files, rejects, digest, figures())
                 file.commit()
         return result
 
     def _noted(
-        self, shard: Shard | None, rejects: list[Reject], digest: Digest, figures: Any
+        self,
+        shard: Shard | None,
+        files: list[Piece],
+        rejects: list[Reject],
+        digest: Digest,
+        figures: Any,
     ) -> ShardResult:
         """Writes the note and the list of rejects; returns the result."""
+        path = rejects_file(self._path) if rejects else ""
+        count, first = len(rejects), min(rejects, default=None)
+        result = ShardResult(self._split, self._number, shard, count, first, rejects=path)
         lines = format_rejects(rejects)
-        result = ShardResult(
-            self._split,
-            self._number,
-            shard,
-            rejected=len(rejects),
-            first_reject=min(rejects, default=None),
-            rejects=rejects_file(self._path) if rejects else "",
-            rejects_crc32c=google_crc32c.value(lines),
-        )
-        self._note.write(digest.text(), result, figures)
         if rejects:
-            write_file(join(self._output.directory, result.rejects), lines, self._output.staging)
+            files.append(Piece(path, len(lines), google_crc32c.value(lines)))
+        self._note.write(digest.text(), result, figures, files)
+        if rejects:
+            write_file(join(self._output.directory, path), lines, self._output.staging)
         return result

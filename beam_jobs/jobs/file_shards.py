@@ -6,7 +6,6 @@ which are joined without passing through another process. Nothing here imports B
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import heapq
 import itertools
@@ -210,10 +209,7 @@ class FileShards:
         digest = writer.digest(self.loader.names).update(references)
         digest.update([hashes.tobytes(), format_rejects(rejects)])
         if found := writer.find_done(digest.text):
-            result, state = found
-            # If its statistics cannot be read, the shard is written again.
-            with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-                return result, Statistics.of_state(schema, state)
+            return found[0], Statistics.of_state(schema, found[1])
         statistics = Statistics(schema)
         load = functools.partial(self._loaded_elsewhere, pieces) if pieces else self._loaded
         loaded = load(hashes, references, writer.record_bytes, statistics)
