@@ -26,7 +26,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
         splits, folder = dict(parent.splits), change.folder()
         for name, rows in gone.items():
             splits[name] = without(change, f"{folder}/{name}", change.splits[name], rows)
-        change.commit(splits=splits)
+        made = change.commit(splits=splits)
     removed = ", ".join(f"{len(rows):,} of {name}" for name, rows in gone.items())
     kept = counted(sum(split.records for split in splits.values()), "record")
-    yield f"{directory}: generation {change.generation} has {kept}; deleted {removed}"
+    yield f"{directory}: generation {made.generation} has {kept}; deleted {removed}"

@@ -9,16 +9,13 @@ import json
 import os
 import re
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from beam_jobs import progress
-from beam_jobs.dataset.changes import Change
-from beam_jobs.dataset.generations import IN_PLACE, commit, finish_interrupted, state_of
-from beam_jobs.dataset.lease import leased
-from beam_jobs.dataset.output import not_writable, resolve
+from beam_jobs.dataset.changes import Change, changing
+from beam_jobs.dataset.generations import IN_PLACE, finish_interrupted, state_of
+from beam_jobs.dataset.output import resolve
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import UsageError
@@ -28,12 +25,11 @@ from beam_jobs.jobs.reshard.reshard_job import has_records
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.packages import check_crc32c, versions
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.storage.atomic import make_directory
 from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute
 from readers.files.local import is_local
 from readers.files.processors import processors
-from readers.format.manifest import ALLOWED_BASES, Manifest, join
+from readers.format.manifest import ALLOWED_BASES, Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split, check_split_name, checked_path, is_sibling
 
@@ -80,26 +76,21 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     content = options, listed, list(files.values()), given and given.to_json()
     job = hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
     state = state_of(directory, in_place=not all(map(_OUTSIDE.match, listed)))
-    manifest = state.manifest
-    if manifest and manifest.job != job:
+    if manifest := state.manifest:
+        finish_interrupted(state)
+    else:
+        keep_freed()  # A page fault for each page of each batch took a seventh of the time.
+        with contextlib.closing(Pool(min(processors(), len(files)), _PRELOADED)) as pool:
+            known = given or Manifest(_learned(pool, files), {})
+            draft = Manifest(known.schema, {}, known.label_names, 0, options, versions())
+            draft = replace(draft, class_names=known.class_names, job=job, base=bases)
+            with changing(directory, {"name": IN_PLACE}, draft, in_place=True) as change:
+                manifest = change.parent
+                if not manifest.generation:
+                    change = replace(change, sha256=job)
+                    manifest = _indexed(change, pool, files, listed, learned=given is None)
+    if manifest.job != job:
         raise UsageError(f"--output {directory}: a dataset of other files or flags is here already")
-    try:
-        if manifest is None:
-            keep_freed()  # A page fault for each page of each batch took a seventh of the time.
-            with contextlib.closing(Pool(min(processors(), len(files)), _PRELOADED)) as pool:
-                known = given or Manifest(_learned(pool, files), {})
-                names: dict[str, Any] = {
-                    "label_names": known.label_names,
-                    "class_names": known.class_names,
-                }
-                draft = Manifest(known.schema, {}, **names, options=options, generation=0)
-                draft = replace(draft, job=job, base=bases, versions=versions())
-                change = Change(directory, draft, job, {"name": IN_PLACE}, uuid.uuid4().hex[:8])
-                manifest = _indexed(change, pool, files, listed, learned=given is None)
-        else:
-            finish_interrupted(state)
-    except OSError as error:
-        raise not_writable(directory, error) from None
     yield f"{directory} is complete: {len(files):,} files, which stay as they are\n\n{manifest}"
     for base in bases:
         if not is_sibling(base):
@@ -118,14 +109,13 @@ def _indexed(
 ) -> Manifest:
     """Writes the indexes of some files, then the manifest."""
     shards, statistics = dict[str, list[Shard]](), dict[str, Statistics]()
-    draft, operation = change.parent, dict(change.operation)
+    draft = change.parent
     folder = change.folder(draft.schema.to_json(), draft.versions)
     tasks = [
         (change, f"{folder}/{split}-{number:05d}", path, name, draft.schema, learned)
         for number, ((path, (split, _)), name) in enumerate(zip(files.items(), listed, strict=True))
     ]
-    with leased(change, IN_PLACE), progress.display(sys.stderr):
-        make_directory(join(change.directory, folder))
+    with progress.display(sys.stderr):
         change.begin(folder)
         progress.expect(INDEXING, sum(size for _, size in files.values()), "B")
         found = pool.map(index_file, tasks)
@@ -134,10 +124,9 @@ def _indexed(
             if split in statistics:
                 statistics[split].merge(counted)
             statistics.setdefault(split, counted)
-        splits = {n: Split((*s,), statistics=statistics[n].to_json()) for n, s in shards.items()}
-        manifest = replace(draft, splits=splits, generation=1, operation=operation)
-        commit(change, manifest, state_of(change.directory, in_place=True))
-    return manifest
+    return change.commit(
+        splits={n: Split((*s,), statistics=statistics[n].to_json()) for n, s in shards.items()}
+    )
 
 
 def _files(patterns: Sequence[str], splits: Sequence[str]) -> dict[str, _Facts]:

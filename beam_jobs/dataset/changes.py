@@ -14,8 +14,8 @@ import google_crc32c
 import numpy as np
 
 from beam_jobs.dataset.generations import commit, finish_interrupted, state_of
-from beam_jobs.dataset.lease import Holder, leased
-from beam_jobs.dataset.output import STAGING, not_writable, resolve
+from beam_jobs.dataset.lease import leased
+from beam_jobs.dataset.output import Holder, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.records.statistics import FeatureStatistics
@@ -30,7 +30,7 @@ _NOTE = f"change{DONE}"
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Holder):
     """A command that changes a dataset.
 
     Attributes:
@@ -39,6 +39,7 @@ class Change:
         sha256: Of that manifest.
         operation: The command as the manifest states it: its `name`, and its options.
         run: The name of its folder in `STAGING`.
+        in_place: As for `state_of`.
     """
 
     directory: str
@@ -46,21 +47,12 @@ class Change:
     sha256: str
     operation: Mapping[str, Any]
     run: str
-
-    @property
-    def staging(self) -> str:
-        """The folder of its unfinished files."""
-        return join(self.directory, f"{STAGING}/{self.run}")
+    in_place: bool = False
 
     @property
     def splits(self) -> dict[str, StoredSplit]:
         """The splits of the parent."""
         return stored_splits(self.directory, self.parent)
-
-    @property
-    def generation(self) -> int:
-        """The number of the generation that it makes."""
-        return self.parent.generation + 1
 
     def folder(self, *contents: object) -> str:
         """The name of the folder of its files, the same on every machine: 8 hex digits of what decides them."""
@@ -84,12 +76,12 @@ class Change:
         """
         manifest = replace(
             self.parent,
-            generation=self.generation,
-            ancestors=(*self.parent.ancestors, self.sha256) if self.sha256 else (),
+            generation=self.parent.generation + 1,
+            ancestors=(*self.parent.ancestors, self.sha256) if self.parent.generation else (),
             operation=dict(self.operation),
             **fields,
         )
-        commit(self, manifest, state_of(self.directory))
+        commit(self, manifest, state_of(self.directory, self.in_place))
         return manifest
 
 
@@ -98,6 +90,7 @@ def changing(
     directory: str,
     operation: Mapping[str, Any],
     first: Manifest | None = None,
+    in_place: bool = False,
 ) -> Iterator[Change]:
     """Holds a lease on a dataset while a command changes its newest generation, or makes the first one.
 
@@ -105,13 +98,14 @@ def changing(
         directory: The dataset.
         operation: `Change.operation`.
         first: The parent of the first generation of a new dataset, which only this operation may have completed.
+        in_place: As for `state_of`.
 
     Raises:
         UsageError: There is no dataset, or another command is at work in its directory.
         DataError: A file of the dataset is missing, or the disk is full.
     """
     directory = resolve(directory)
-    before = state_of(directory)  # Raises an error for foreign files.
+    before = state_of(directory, in_place)  # Raises an error for foreign files.
     finish_interrupted(before)
     known = before.manifest
     if first and known and known.operation != operation:
@@ -127,7 +121,7 @@ def changing(
     if generation.directory != directory:
         raise UsageError(f"{directory}: only the newest generation can be changed: leave out @")
     run = uuid.uuid4().hex[:8]
-    change = Change(directory, generation.manifest, generation.sha256, operation, run)
+    change = Change(directory, *generation[1:], operation, run, in_place)
     try:
         with leased(change, operation["name"]):
             yield change

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_jobs.dataset.lease import Holder
+from beam_jobs.dataset.output import Holder
 from beam_jobs.dataset.shard_writer import ShardFile, unwritable
 from beam_jobs.errors import DataError
 from beam_jobs.records.statistics import Statistics

@@ -13,13 +13,14 @@ import re
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from beam_jobs.dataset.lease import Holder, is_busy, is_lease
+from beam_jobs.dataset.lease import is_busy, is_lease
 from beam_jobs.dataset.output import (
     OF_INPUTS,
     STAGING,
     Append,
+    Holder,
     Output,
     not_writable,
     renamed_schema,
@@ -294,14 +295,7 @@ class OvertakenError(DataError):
     """Another command committed the generation that a run was about to commit."""
 
 
-class Committed(Holder, Protocol):
-    """A run that commits a generation with this number."""
-
-    @property
-    def generation(self) -> int: ...
-
-
-def commit(output: Committed, manifest: Manifest, before: State) -> None:
+def commit(output: Holder, manifest: Manifest, before: State) -> None:
     """Completes a dataset whose files are all written, given the state of its directory.
 
     A runner may call it again.
@@ -311,7 +305,7 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
         OSError: A file cannot be written.
     """
     directory, data = output.directory, manifest.to_bytes()
-    name = generation_file(output.generation)
+    name = generation_file(manifest.generation)
     # After a loss of power there must be no manifest without its shards.
     older = before.manifest.paths if before.manifest and manifest.ancestors else set[str]()
     new = manifest.paths - older
@@ -320,7 +314,7 @@ def commit(output: Committed, manifest: Manifest, before: State) -> None:
     too_late = OvertakenError(
         f"--output {directory}: another job completed a dataset here while this one ran; {advice}"
     )
-    if max(before.generations, default=0) > output.generation:
+    if max(before.generations, default=0) > manifest.generation:
         raise too_late  # The generation of this number has been replaced, and its manifest deleted.
     # A purge deletes what is unfinished if it believes that this run is dead.
     if lost := sorted(filter(_IN_FOLDER.match, new - before.sizes.keys())):

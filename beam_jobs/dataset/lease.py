@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from beam_jobs.dataset.output import STAGING, not_writable
+from beam_jobs.dataset.output import STAGING, Holder, not_writable
 from beam_jobs.errors import JobError, UsageError
 from beam_jobs.storage.atomic import delete_files, list_files, write_file
 from beam_jobs.storage.files import content_of
@@ -184,19 +184,6 @@ def clear_ended(directory: str, but: str) -> None:
 def _delete_ended(runs: Iterable[_Run]) -> None:
     ended = (run for run in runs if not (run.words or run.begins))
     delete_files(path for run in ended for path in run.paths)
-
-
-class Holder(Protocol):
-    """A run: the dataset's directory, the name of its folder in `STAGING`, and the path of that."""
-
-    @property
-    def directory(self) -> str: ...
-
-    @property
-    def run(self) -> str: ...
-
-    @property
-    def staging(self) -> str: ...
 
 
 @contextlib.contextmanager

@@ -53,6 +53,18 @@ def not_writable(directory: str, error: OSError) -> JobError:
     )
 
 
+class Holder:
+    """A run that may hold the lease of a dataset: its directory, and the name of the run's folder in `STAGING`."""
+
+    directory: str
+    run: str
+
+    @property
+    def staging(self) -> str:
+        """The folder of its unfinished files."""
+        return join(self.directory, f"{STAGING}/{self.run}")
+
+
 @dataclass(frozen=True)
 class Append:
     """An append, and what it takes from its dataset, which `begun` reads.
@@ -69,7 +81,7 @@ class Append:
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Holder):
     """A dataset to write.
 
     Attributes:
@@ -105,11 +117,6 @@ class Output:
     parent: str = ""
     written: str = ""
     append: Append | None = None
-
-    @property
-    def staging(self) -> str:
-        """The folder of this run's unfinished files."""
-        return join(self.directory, f"{STAGING}/{self.run}")
 
     def with_names(self, label_names: tuple[str, ...]) -> Names:
         """Names of classes by feature: those of the dataset to append to, and given ones of labels."""

@@ -18,8 +18,7 @@ from typing import Any
 
 import google_crc32c
 
-from beam_jobs.dataset.lease import Holder
-from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.output import Holder, Output
 from beam_jobs.records.rejects import Reject
 from beam_jobs.sources.labels import Names
 from beam_jobs.storage.atomic import Piece, write_file

@@ -11,8 +11,7 @@ import google_crc32c
 import numpy as np
 
 from beam_jobs import progress
-from beam_jobs.dataset.lease import Holder
-from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.output import Holder, Output
 from beam_jobs.dataset.resume import Digest, Note, ShardResult
 from beam_jobs.errors import DataError, UsageError, loss_error
 from beam_jobs.plan.shards import ONE_KEY, SHARD_BITS, Plan, shard_sizes, shards_of

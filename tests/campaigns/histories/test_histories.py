@@ -11,7 +11,7 @@ import pytest
 
 from beam_jobs.changes import delete
 from beam_jobs.dataset.changes import without
-from beam_jobs.dataset.lease import Holder
+from beam_jobs.dataset.output import Holder
 from beam_jobs.writing import append
 from readers.format.lookup.stored import StoredSplit
 from readers.format.splits import Split
