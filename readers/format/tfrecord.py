@@ -35,6 +35,10 @@ _MASK_DELTA = 0xA282EAD8
 _JOINED_BYTES = 64 << 10
 
 
+# The first bytes of a file compressed with ZLIB.
+_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+
+
 class CorruptRecordError(ValueError):
     """The framing or a checksum of a record is wrong; the message names the file and the offset.
 
@@ -150,6 +154,17 @@ def intact(data: bytes | bytearray | np.ndarray, lengths: np.ndarray) -> np.ndar
     lengths = np.ascontiguousarray(lengths, np.int64)
     first = library.address(np.frombuffer(data, np.uint8))
     return library.intact(first + np.cumsum(lengths) - lengths, lengths)
+
+
+def compression_of(head: bytes) -> str:
+    """`GZIP` or `ZLIB` if a file that begins with these bytes is compressed, whatever its name; otherwise empty.
+
+    The length of a first record may begin with the same bytes, but then its checksum follows.
+    Source: RFC 1952 (GZIP) and RFC 1950 (ZLIB).
+    """
+    if masked_crc32c(head[:8]) == int.from_bytes(head[8:HEADER_BYTES], "little"):
+        return ""
+    return "GZIP" if head[:2] == b"\x1f\x8b" else "ZLIB" if head[:2] in _ZLIB else ""
 
 
 def record_length(header: bytes, file: str, offset: int) -> int:

@@ -19,6 +19,7 @@ from readers.format.tfrecord import (
     FOOTER_BYTES,
     FRAME_BYTES,
     HEADER_BYTES,
+    compression_of,
     intact,
     masked_crc32c,
 )
@@ -29,10 +30,6 @@ _BLOCK_BYTES = 4 << 20
 _LENGTH = struct.Struct("<Q")
 
 _CRC = struct.Struct("<I")
-
-_GZIP = b"\x1f\x8b"
-
-_ZLIB_HEADERS = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 
 _WRONG_CHECKSUM = "its checksum does not match its data"
 
@@ -90,9 +87,6 @@ Stream = io.BufferedReader | gzip.GzipFile
 def decompressed(file: io.BufferedReader) -> Stream:
     """The file itself, or its decompressed content if it is GZIP.
 
-    The content is checked, not the file's name. A first record of 35,615 bytes begins with the same two
-    bytes as GZIP, but its length has a checksum.
-
     Args:
         file: A file positioned at its beginning.
 
@@ -100,15 +94,13 @@ def decompressed(file: io.BufferedReader) -> Stream:
         OSError: The file cannot be read.
         RejectError: The file is compressed with ZLIB.
     """
-    head = file.peek(HEADER_BYTES)[:HEADER_BYTES]
-    if len(head) == HEADER_BYTES and masked_crc32c(head[:8]) == _CRC.unpack_from(head, 8)[0]:
-        return file
-    if head[:2] in _ZLIB_HEADERS:
+    compression = compression_of(file.peek(HEADER_BYTES)[:HEADER_BYTES])
+    if compression == "ZLIB":
         raise RejectError(
             "compressed with ZLIB, expected GZIP or no compression; write it again with "
             "tf.io.TFRecordOptions(compression_type='GZIP')"
         )
-    return gzip.GzipFile(fileobj=file) if head[:2] == _GZIP else file
+    return gzip.GzipFile(fileobj=file) if compression else file
 
 
 def frame_batches(
