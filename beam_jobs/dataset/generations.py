@@ -264,31 +264,23 @@ def prepare(output: Output, job: str, folder: str) -> None:
         UsageError: Another job has completed a dataset, or the directory cannot be written.
         DataError: The disk is full.
     """
-    if output.written == job:
+    state = state_of(output.directory)
+    newer = state.manifest if max(state.generations, default=0) >= output.generation else None
+    if job in (output.written, newer and newer.job):
         raise CompleteError(f"{output.directory} is complete")
     if output.written and not output.append:
         raise _refusal(output.directory)
-    refuse_newer(output, job)
+    # The commit of an append compares its records with those that were added.
+    if newer and not (output.append and output.parent in newer.ancestors):
+        raise UsageError(
+            f"--output {output.directory}: a dataset was completed here after this job began; run it again "
+            "with --overwrite to replace that"
+        )
     try:
         make_directory(output.staging)
         make_directory(join(output.directory, folder))
     except OSError as error:
         raise not_writable(output.directory, error) from None
-
-
-def refuse_newer(output: Output, job: str = "") -> None:
-    """Raises the errors of `prepare` for a directory in which the generation of this run is complete."""
-    state = state_of(output.directory)
-    if max(state.generations, default=0) < output.generation:
-        return
-    if state.manifest and state.manifest.job == job:
-        raise CompleteError(f"{output.directory} is complete")
-    if output.append and state.manifest and output.parent in state.manifest.ancestors:
-        return  # The commit compares the records with those that were added.
-    raise UsageError(
-        f"--output {output.directory}: a dataset was completed here after this job began; run it again "
-        "with --overwrite to replace that"
-    )
 
 
 class OvertakenError(DataError):

@@ -12,16 +12,7 @@ from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.table_inputs import RowInputs
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.storage.paths import absolute, common_root
-from readers.format.manifest import (
-    PADDING,
-    TOKENIZER,
-    UNKNOWN,
-    VOCABULARY,
-    DatasetError,
-    Manifest,
-    join,
-    open_generation,
-)
+from readers.format.manifest import Manifest, open_generation
 
 
 def appended_job(job: Job, directory: str, prefix: str) -> Job:
@@ -32,27 +23,18 @@ def appended_job(job: Job, directory: str, prefix: str) -> Job:
     """
     try:
         parent = open_generation(directory).manifest
-    except DatasetError as error:
+        vocabulary, tokenizer = parent.tokens(directory, read_bytes)
+    except (ValueError, OSError) as error:
         raise UsageError(f"--append: {error}") from None
     inputs = _inputs(job.inputs, parent, prefix)
     changes: dict[str, Any] = {"inputs": inputs}
     if hasattr(job, "labels"):
         changes["labels"] = replace(job.labels, root=inputs.root)
-    if VOCABULARY in parent.files:
-        words = _file(directory, parent, VOCABULARY).splitlines()
-        changes["vocabulary"] = (PADDING, UNKNOWN, *words)
-    if TOKENIZER in parent.files:
-        changes |= {"tokens": "file", "tokenizer": _file(directory, parent, TOKENIZER).decode()}
+    if vocabulary:
+        changes["vocabulary"] = vocabulary
+    if tokenizer:
+        changes |= {"tokens": "file", "tokenizer": tokenizer}
     return replace(job, **changes)
-
-
-def _file(directory: str, manifest: Manifest, name: str) -> bytes:
-    content = read_bytes(join(directory, manifest.files[name].path))
-    try:
-        manifest.check_file(name, content)
-    except ValueError as error:
-        raise UsageError(f"{manifest.files[name].path}: {error}") from None
-    return content
 
 
 def _inputs(inputs: Inputs, parent: Manifest, prefix: str) -> Inputs:

@@ -336,6 +336,27 @@ class Manifest:
                 "another run of the job"
             )
 
+    def tokens(self, directory: str, read: Callable[[str], bytes]) -> tuple[tuple[bytes, ...], str]:
+        """All words by id, and the text of the tokenizer, from the files in the dataset's directory; empty without these.
+
+        Raises:
+            OSError, ValueError: A file is missing, damaged, or not the one that the manifest lists.
+        """
+        contents = {VOCABULARY: b"", TOKENIZER: b""}
+        for name in [name for name in contents if name in self.files]:
+            contents[name] = read(join(directory, self.files[name].path))
+            try:
+                self.check_file(name, contents[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        words = contents[VOCABULARY].split(b"\n")[:-1]
+        vocabulary = (PADDING, UNKNOWN, *words) if self.vocabulary else ()
+        if len(vocabulary) != self.vocabulary:
+            raise ValueError(
+                f"{VOCABULARY} has {len(vocabulary)} tokens, expected {self.vocabulary} as in {MANIFEST}"
+            )
+        return vocabulary, contents[TOKENIZER].decode()
+
     def split(self, name: str) -> Split:
         """Looks up a split by name.
 

@@ -14,10 +14,6 @@ from beam_jobs.storage.paths import absolute_path
 from readers.format.dtypes import numpy_dtype
 from readers.format.manifest import (
     MANIFEST,
-    PADDING,
-    TOKENIZER,
-    UNKNOWN,
-    VOCABULARY,
     Manifest,
     newest_manifest,
 )
@@ -175,27 +171,6 @@ def _meanings(manifest: Manifest) -> tuple[object, ...]:
     classes = {n: c for n, c in manifest.class_names.items() if c}
     order = manifest.options.get("box_order")
     return manifest.label_names, classes, tokens, manifest.channels, manifest.units, order
-
-
-def tokens_of(folder: str, manifest: Manifest, read: ReadText) -> tuple[tuple[bytes, ...], str]:
-    """All words by id, and the text of the tokenizer, from the files in a dataset's folder; empty without these.
-
-    Raises:
-        OSError, ValueError, RejectError: A file is missing, damaged, or not the one that the manifest lists.
-    """
-    contents = {name: read(f"{folder}/{file.path}") for name, file in manifest.files.items()}
-    for name, content in contents.items():
-        try:
-            manifest.check_file(name, content)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-    words = contents.get(VOCABULARY, b"").split(b"\n")[:-1]
-    vocabulary = (PADDING, UNKNOWN, *words) if manifest.vocabulary else ()
-    if len(vocabulary) != manifest.vocabulary:
-        raise ValueError(
-            f"{VOCABULARY} has {len(vocabulary)} tokens, expected {manifest.vocabulary} as in {MANIFEST}"
-        )
-    return vocabulary, contents.get(TOKENIZER, b"").decode()
 
 
 def read_schema(path: str) -> Manifest:

@@ -31,7 +31,6 @@ from beam_jobs.jobs.reshard.manifests import (
     read_text,
     refuse_hidden,
     splits_of,
-    tokens_of,
 )
 from beam_jobs.jobs.reshard.record_ranges import RANGE_BYTES, count_records
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
@@ -226,7 +225,7 @@ def _described(
     names = {LABEL: manifest.label_names, **manifest.class_names}
     names = {name: classes for name, classes in names.items() if name not in dropped}
     try:
-        vocabulary, tokenizer = tokens_of(folder, manifest, read)
+        vocabulary, tokenizer = manifest.tokens(folder, read)
     except (OSError, ValueError, RejectError) as error:
         wrong = f"--schema {schema}: {error}" if schema else f"{folder}/{MANIFEST}: {error}"
         raise UsageError(wrong if schema else f"{wrong}; or give a --schema") from None
