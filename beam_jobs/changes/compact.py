@@ -11,10 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from beam_jobs.dataset.changes import Change, changing
-from beam_jobs.dataset.copier import Copier, empty_statistics, figures_of
+from beam_jobs.dataset.copier import Copier
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.shards import count_shards, first_ranks
+from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
 from readers.format.display import counted
@@ -90,9 +91,9 @@ def _compact(
     copy = pickle.dumps(Copier(change, stored, families, counts).copy)
     parts = np.split(rows, first_ranks(len(rows), count))
     tasks = ((copy, folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
-    total, shards = empty_statistics(change.parent), list[Shard]()
+    total, shards = Statistics.of(change.parent), list[Shard]()
     for shard, statistics in pool.map(call_pickled, tasks):
         shards.append(shard)
         total.merge(statistics)
-    figures = figures_of(change.parent, total) if counts else split.statistics
+    figures = total.to_json() if counts else split.statistics
     return replace(changed, shards=(*shards,), statistics=figures)

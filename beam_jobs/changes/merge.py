@@ -12,9 +12,9 @@ from beam_jobs.changes.choice import moved
 from beam_jobs.changes.compact import compact, sizes
 from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing, with_rows
-from beam_jobs.dataset.copier import empty_statistics, figures_of
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
+from beam_jobs.records.statistics import Statistics
 from readers.format.features import Features
 from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
@@ -102,16 +102,15 @@ def _merged(change: Change, found: Sequence[Generation]) -> Manifest:
     first = manifests[0]
     for name in {name: None for manifest in manifests for name in manifest.splits}:
         parts = [manifest.splits[name] for manifest in manifests if name in manifest.splits]
-        total = empty_statistics(first)
+        total = Statistics.of(first)
         for part in parts:
-            known = {first.name_of_job(f): figures for f, figures in part.statistics.items()}
-            total.add_json(known, part.records, part.remarks)
+            total.add_json(part.statistics, part.records, part.remarks)
         flags = (StoredSplit(change.directory, first, part).flags() for part in parts)
         seen = np.concatenate([*flags])
         split = Split(
             tuple(shard for part in parts for shard in part.shards),
             sum(part.rejected for part in parts),
-            figures_of(first, total),
+            total.to_json() if total.records else {},
             sum(part.duplicates for part in parts),
             total.remarks,
             families={

@@ -22,12 +22,13 @@ import numpy as np
 from beam_jobs.changes.choice import keys_in
 from beam_jobs.changes.expire import drop, tagged
 from beam_jobs.dataset.changes import Change, changing, with_rows
-from beam_jobs.dataset.copier import Copier, empty_statistics, figures_of
+from beam_jobs.dataset.copier import Copier
 from beam_jobs.dataset.generations import IN_PLACE, State, state_of
 from beam_jobs.dataset.resume import second_name
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.reshard.record_frames import frame_batches
+from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_file, read_bytes
 from readers.files.processors import processors
@@ -222,9 +223,9 @@ def _rest(change: Change, folder: str, name: str, found: Found, processes: int) 
     count = pickle.dumps(Copier(change, of_rest, ["", *several], True).count)
     parts = np.array_split(np.flatnonzero(seen), len(rest.shards) or 1)
     tasks = ((count, part) for part in parts if len(part))
-    total = empty_statistics(change.parent)
+    total = Statistics.of(change.parent)
     with contextlib.closing(Pool(processes or processors())) as pool:
         for statistics in pool.map(call_pickled, tasks):
             total.merge(statistics)
-    rest = replace(rest, statistics=figures_of(change.parent, total))
+    rest = replace(rest, statistics=total.to_json() if total.records else {})
     return with_rows(change, f"{folder}/{name}", rest, seen, split.rows is not None)

@@ -154,19 +154,16 @@ def without(run: Holder, path: str, stored: StoredSplit, rows: np.ndarray) -> Sp
     """
     manifest, split, seen = stored.manifest, stored.split, stored.flags()
     seen[rows] = False
-    left = dict(split.statistics)
+    left, schema = dict(split.statistics), manifest.schema
+    gone = {name: FeatureStatistics.like(schema[name], left[name]) for name in left}
     for family, names in manifest.features_of.items():
-        known = [name for name in names if name in left and not manifest.schema[name].step]
-        if not known:
-            continue
-        schema = manifest.schema.select(known)
-        gone = {name: FeatureStatistics.like(schema[name], left[name]) for name in known}
-        for values in stored.values(rows, schema, family):
-            for name, statistics in gone.items():
-                statistics.add(schema[name], values[name])
-        for name, statistics in gone.items():
-            rest = statistics.negative()
-            rest.add_json(left[name], split.records)
-            left[name] = rest.to_json()
+        if known := [name for name in names if name in left]:
+            for values in stored.values(rows, schema.select(known), family):
+                for name in known:
+                    gone[name].add(schema[name], values[name])
+    for name, statistics in gone.items():
+        rest = statistics.negative()
+        rest.add_json(left[name], split.records)
+        left[name] = rest.to_json()
     found = with_rows(run, path, split, seen, split.rows is not None)
     return replace(found, statistics=left)

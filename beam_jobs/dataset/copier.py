@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,27 +15,12 @@ from readers.format.decode.batches import ColumnDecoder
 from readers.format.encode.records import map_order
 from readers.format.index import HASH, HASH_LOW, Index, numbers_of
 from readers.format.lookup.stored import StoredSplit
-from readers.format.manifest import Manifest
 from readers.format.protobuf.wire import fields, varint
 from readers.format.splits import Shard
 from readers.format.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
 
 # The bytes of records that are copied at a time.
 _AT_ONCE = 16 << 20
-
-
-def empty_statistics(manifest: Manifest) -> Statistics:
-    """Statistics without records, of the features of a dataset by the names that its job gave them."""
-    schema = manifest.schema
-    features = {name: feature for name, feature in schema.items() if not feature.step}
-    return Statistics({manifest.name_of_job(name): each for name, each in features.items()})
-
-
-def figures_of(manifest: Manifest, statistics: Statistics) -> dict[str, dict[str, Any]]:
-    """Such statistics as a manifest states them."""
-    found = statistics.to_json() if statistics.records else {}
-    names = {manifest.name_of_job(name): name for name in manifest.schema}
-    return {names[job]: figures for job, figures in found.items()}
 
 
 @dataclass(frozen=True)
@@ -57,7 +41,7 @@ class Copier:
 
     def copy(self, path: str, rows: np.ndarray) -> tuple[Shard, Statistics]:
         """Writes a shard of the records with some rows, int64 [n], in their order, and counts them."""
-        statistics, indexes = empty_statistics(self.stored.manifest), list[Index]()
+        statistics, indexes = Statistics.of(self.stored.manifest), list[Index]()
         with unwritable(self.run.directory, path), ShardFile(self.run, path) as file:
             for data, index in self._parts(rows):
                 file.write(data)
@@ -70,24 +54,23 @@ class Copier:
 
     def count(self, rows: np.ndarray) -> Statistics:
         """The statistics of the records with some rows, int64 [n]."""
-        statistics = empty_statistics(self.stored.manifest)
+        statistics = Statistics.of(self.stored.manifest)
         for data, index in self._parts(rows):
             self._count(data, index, statistics)
         return statistics
 
     def _count(self, data: bytes, index: Index, statistics: Statistics) -> None:
         """Adds records to statistics."""
-        manifest = self.stored.manifest
-        names = [name for name, feature in manifest.schema.items() if not feature.step]
+        schema = self.stored.manifest.schema
+        names = [name for name, feature in schema.items() if not feature.step]
         if not names:
             return
         octets, ends = np.frombuffer(data, np.uint8), np.cumsum(index.lengths)
-        decoder = ColumnDecoder(manifest.schema.select(names))
+        decoder = ColumnDecoder(schema.select(names))
         columns, errors, _ = decoder.decode(octets, ends - index.lengths, ends)
         if errors:
             raise DataError(f"{self.run.directory}: {min(errors.values())}")
-        values = {manifest.name_of_job(name): column.arrays() for name, column in columns.items()}
-        statistics.add_columns(len(ends), values)
+        statistics.add_decoded(len(ends), columns)
 
     def _parts(self, rows: np.ndarray) -> Iterator[tuple[bytes, Index]]:
         """Yields the frames of records, one after another, and their index, some megabytes at a time."""

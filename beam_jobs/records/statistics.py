@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from beam_jobs.records.numbers import Numbers, add_channels, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
 from readers.format.decode.column import FeatureColumn
+from readers.format.manifest import Manifest
 from readers.format.protobuf.tensor import string_values
 from readers.format.remarks import Remarks
 from readers.format.schema import Feature, Schema
@@ -243,16 +244,25 @@ def _value_bytes(value: int) -> bytes:
 class Statistics:
     """The statistics of some records by feature, and the remarks about their inputs."""
 
-    def __init__(self, schema: Mapping[str, Feature]) -> None:
+    def __init__(
+        self, schema: Mapping[str, Feature], name_of_job: Callable[[str], str] = str
+    ) -> None:
         self._schema = schema
         self.records, self.remarks = 0, Remarks()
         self.features = {
             name: FeatureStatistics([Numbers() for _ in range(channels_of(feature))])
             for name, feature in schema.items()
         }
-        for name in schema.keys() & {"label", "tokens"}:
-            if schema[name].dtype == "int64" and (name == "tokens" or not schema[name].shape):
+        for name, feature in schema.items():
+            is_label = name_of_job(name) == "label" and not feature.shape
+            if feature.dtype == "int64" and (is_label or name_of_job(name) == "tokens"):
                 self.features[name].counted = Counter()
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Statistics:
+        """Statistics without records, of the features of a dataset that have some."""
+        features = {name: each for name, each in manifest.schema.items() if not each.step}
+        return cls(features, manifest.name_of_job)
 
     def add(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Adds records, from `Encoder.check`."""
