@@ -7,20 +7,20 @@ import contextlib
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from beam_jobs.dataset.changes import Change, changing
-from beam_jobs.dataset.copier import Copier
+from beam_jobs.dataset.copies import copied, figures_of
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, parse_num_shards, parse_size
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.plan.shards import count_shards, first_ranks
-from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.files import read_bytes
 from readers.files.processors import processors
 from readers.format.display import counted
 from readers.format.manifest import Manifest, join
-from readers.format.splits import Shard, Split, shard_name
+from readers.format.splits import Split, shard_name
 
 
 def run(parsed: argparse.Namespace) -> Iterator[str]:
@@ -60,7 +60,7 @@ def compact(
         wanted = parse_num_shards(num_shards, tuple(parent.splits))
         size = parse_size(str(shard_size))
         change.begin(folder)
-        with contextlib.closing(Pool(processes or processors(), [Copier.__module__])) as pool:
+        with contextlib.closing(Pool(processes or processors(), [copied.__module__])) as pool:
             splits = {
                 name: _compact(change, f"{folder}/", name, number, size, pool)
                 for name, number in zip(parent.splits, wanted, strict=True)
@@ -82,18 +82,15 @@ def _compact(
     changed = replace(split, shards=(), gone=None, rows=None, families={}, statistics={})
     if not len(rows):
         return changed
-    rows = rows[np.argsort(stored.hashes()[rows], kind="stable")]
+    ordered = rows[np.argsort(stored.hashes()[rows], kind="stable")]
     families = ["", *split.families]
     size = sum(stored.sizes(family)[rows].sum() for family in families)
     count = count_shards(len(rows), int(size) / len(rows), num_shards, shard_size)
-    # Otherwise the statistics are exact, and counting would take longer than copying.
-    counts = bool(split.gone or split.rows or change.parent.base)
-    copy = pickle.dumps(Copier(change, stored, families, counts).copy)
-    parts = np.split(rows, first_ranks(len(rows), count))
+    copy = pickle.dumps(partial(copied, change, stored, families))
+    parts = np.split(ordered, first_ranks(len(rows), count))
     tasks = ((copy, folder + shard_name(name, n, count), part) for n, part in enumerate(parts))
-    total, shards = Statistics.of(change.parent), list[Shard]()
-    for shard, statistics in pool.map(call_pickled, tasks):
-        shards.append(shard)
-        total.merge(statistics)
-    figures = total.to_json() if counts else split.statistics
-    return replace(changed, shards=(*shards,), statistics=figures)
+    shards = tuple(pool.map(call_pickled, tasks))
+    # Otherwise the statistics are exact, and counting would take longer than copying.
+    counts = split.gone or split.rows or change.parent.base
+    figures = figures_of(stored, rows, pool) if counts else split.statistics
+    return replace(changed, shards=shards, statistics=figures)

@@ -88,8 +88,8 @@ def _check_keys(found: Sequence[Generation]) -> None:
     keys, feature = set[bytes](), Features.of(found[0].manifest).named("key")
     for stored in parts if feature else ():
         rows = np.flatnonzero(np.isin(stored.hashes(), twice[:_NAMED]))
-        for values in stored.values(rows, stored.manifest.schema.select([feature])):
-            keys.update(values[feature])
+        for columns in stored.columns(rows, stored.manifest.schema.select([feature])):
+            keys.update(columns[feature].arrays())
     named = ", ".join(key.decode("utf-8", "replace") for key in sorted(keys))
     raise UsageError(
         f"{len(twice):,} keys are in several datasets: {named}; delete them in one of them before"

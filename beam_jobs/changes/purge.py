@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import hashlib
 import json
-import pickle
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -22,13 +21,12 @@ import numpy as np
 from beam_jobs.changes.choice import keys_in
 from beam_jobs.changes.expire import drop, tagged
 from beam_jobs.dataset.changes import Change, changing, with_rows
-from beam_jobs.dataset.copier import Copier
+from beam_jobs.dataset.copies import copied, figures_of
 from beam_jobs.dataset.generations import IN_PLACE, State, state_of
 from beam_jobs.dataset.resume import second_name
-from beam_jobs.engines.pool import Pool, call_pickled
+from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.reshard.record_frames import frame_batches
-from beam_jobs.records.statistics import Statistics
 from beam_jobs.storage.atomic import delete_files
 from beam_jobs.storage.files import open_file, read_bytes
 from readers.files.processors import processors
@@ -208,24 +206,20 @@ def _rest(change: Change, folder: str, name: str, found: Found, processes: int) 
         return split
     several = dict[str, tuple[Shard, ...]]()
     for family in ("", *split.families):
-        shards, copy = list[Shard](), Copier(change, stored, [family], False).copy
+        shards = list[Shard]()
         for shard, (first, stop) in zip(split.shards_of(family), pairwise(firsts), strict=True):
             rows = first + np.flatnonzero(is_left[first:stop])
             if 0 < len(rows) < stop - first:
                 old, _, inside = shard.path.partition("/")
-                shard, _ = copy(f"{folder}/{second_name(inside, old)}", rows)
+                path = f"{folder}/{second_name(inside, old)}"
+                shard = copied(change, stored, [family], path, rows)
             shards += [shard] * bool(len(rows))
         several[family] = tuple(shards)
     seen = stored.flags()[is_left]
     rest = replace(split, shards=several.pop(""), families=several)
     # The extremes in the statistics may be those of erased records.
     of_rest = StoredSplit(change.directory, change.parent, rest)
-    count = pickle.dumps(Copier(change, of_rest, ["", *several], True).count)
-    parts = np.array_split(np.flatnonzero(seen), len(rest.shards) or 1)
-    tasks = ((count, part) for part in parts if len(part))
-    total = Statistics.of(change.parent)
     with contextlib.closing(Pool(processes or processors())) as pool:
-        for statistics in pool.map(call_pickled, tasks):
-            total.merge(statistics)
-    rest = replace(rest, statistics=total.to_json() if total.records else {})
+        figures = figures_of(of_rest, np.flatnonzero(seen), pool)
+    rest = replace(rest, statistics=figures)
     return with_rows(change, f"{folder}/{name}", rest, seen, split.rows is not None)

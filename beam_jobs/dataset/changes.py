@@ -13,12 +13,12 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+from beam_jobs.dataset.copies import statistics_of
 from beam_jobs.dataset.generations import commit, finish_interrupted, state_of
 from beam_jobs.dataset.lease import leased
 from beam_jobs.dataset.output import Holder, not_writable, resolve
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import DataError, UsageError
-from beam_jobs.records.statistics import FeatureStatistics
 from beam_jobs.storage.atomic import write_file
 from readers.format.lookup.rows import RowList, pack_rows
 from readers.format.lookup.stored import StoredSplit, stored_splits
@@ -152,18 +152,12 @@ def without(run: Holder, path: str, stored: StoredSplit, rows: np.ndarray) -> Sp
 
     The path is that of `with_rows`.
     """
-    manifest, split, seen = stored.manifest, stored.split, stored.flags()
+    split, seen = stored.split, stored.flags()
     seen[rows] = False
-    left, schema = dict(split.statistics), manifest.schema
-    gone = {name: FeatureStatistics.like(schema[name], left[name]) for name in left}
-    for family, names in manifest.features_of.items():
-        if known := [name for name in names if name in left]:
-            for values in stored.values(rows, schema.select(known), family):
-                for name in known:
-                    gone[name].add(schema[name], values[name])
-    for name, statistics in gone.items():
-        rest = statistics.negative()
-        rest.add_json(left[name], split.records)
+    gone, left = statistics_of(stored, rows).features, dict(split.statistics)
+    for name, figures in left.items():
+        rest = gone[name].negative()
+        rest.add_json(figures, split.records)
         left[name] = rest.to_json()
     found = with_rows(run, path, split, seen, split.rows is not None)
     return replace(found, statistics=left)

@@ -58,8 +58,8 @@ def write_shard(
     of_shard = StoredSplit(run.directory, Manifest(base, {}), Split((shard,)))
     stored = (
         dict(zip(columns, record, strict=True))
-        for columns in of_shard.values(np.flatnonzero(is_living), base)
-        for record in zip(*columns.values(), strict=True)
+        for columns in of_shard.columns(np.flatnonzero(is_living), base)
+        for record in zip(*(column.arrays() for column in columns.values()), strict=True)
     )
     records = stored if mapper else compress(values, is_living)
     with unwritable(run.directory, path), ShardFile(run, path) as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from readers.files.files import Range
 from readers.files.of_path import files_of, read_file
 from readers.format.compiled.library import address, intact
 from readers.format.decode.batches import ColumnDecoder
+from readers.format.decode.column import FeatureColumn
 from readers.format.index import HASH, HASH_LOW, OFFSET
 from readers.format.lookup.index_file import IndexFile, joined_sections, sections_of
 from readers.format.lookup.rows import SeenRows, unpack_rows
@@ -113,7 +114,7 @@ class StoredSplit:
     def frames(
         self, rows: np.ndarray, family: str = "", names: Sequence[str] = ()
     ) -> Iterator[StoredFrames]:
-        """Yields some records of a family with sections of their indexes; other arguments and errors as for `values`."""
+        """Yields some records of a family with sections of their indexes; other arguments and errors as for `columns`."""
         shards, indexes = self.split.shards_of(family), self.indexes(family)
         first = np.cumsum([0, *(shard.records for shard in shards)])
         parts = np.split(rows, rows.searchsorted(first[1:]))
@@ -141,10 +142,10 @@ class StoredSplit:
                     data, starts, stops, {name: columns[name][numbers] for name in names}
                 )
 
-    def values(
+    def columns(
         self, rows: np.ndarray, schema: Schema, family: str = ""
-    ) -> Iterator[dict[str, list[Any]]]:
-        """Yields the values of each feature of some records, in several parts.
+    ) -> Iterator[dict[str, FeatureColumn]]:
+        """Yields the column of each feature of some records, in several parts.
 
         Args:
             rows: int64 [n], ascending.
@@ -159,7 +160,7 @@ class StoredSplit:
             found, errors, _ = decoder.decode(data, starts, stops)
             if errors:
                 raise CorruptRecordError(f"{self.directory}: {min(errors.values())}")
-            yield {name: column.arrays() for name, column in found.items()}
+            yield found
 
 
 def stored_splits(directory: str, manifest: Manifest) -> dict[str, StoredSplit]:

@@ -20,7 +20,7 @@ from beam_jobs.changes import purge as purge_command
 from beam_jobs.changes.compact import compact
 from beam_jobs.changes.merge import merge
 from beam_jobs.changes.purge import purge
-from beam_jobs.dataset import changes, copier, generations
+from beam_jobs.dataset import changes, copies, generations
 from readers.format.decode.records import parse_example
 from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import Manifest, open_generation
@@ -269,7 +269,7 @@ def counted(original, left):
     return call
 
 
-NAMED = [(changes, "write_file"), (copier.ShardFile, "finish"), (copier.ShardFile, "commit")]
+NAMED = [(changes, "write_file"), (copies.ShardFile, "finish"), (copies.ShardFile, "commit")]
 NAMED += [(generations, n) for n in ("write_file", "sync_names", "delete_files", "drop_uploads")]
 NAMED += [(expire, "delete_files"), (purge_command, "delete_files")]
 
