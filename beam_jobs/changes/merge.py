@@ -17,7 +17,7 @@ from beam_jobs.errors import UsageError
 from beam_jobs.records.statistics import Statistics
 from readers.format.features import Features
 from readers.format.lookup.stored import StoredSplit, stored_splits
-from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
+from readers.format.manifest import Generation, Manifest, join, open_generation
 from readers.format.splits import Split
 
 # Keys that are named.
@@ -42,10 +42,7 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
         DataError: A file cannot be written.
     """
     output = resolve(output)
-    try:
-        found = [open_generation(resolve(directory)) for directory in directories]
-    except DatasetError as error:
-        raise UsageError(str(error)) from None
+    found = [open_generation(resolve(directory)) for directory in directories]
     for path, other in zip(directories[1:], found[1:], strict=True):
         if difference := _difference(found[0].manifest, other.manifest):
             raise UsageError(

@@ -30,7 +30,7 @@ def pin(generation: Generation, name: str) -> str:
     directory, manifest, sha256 = generation
     try:
         return tag(directory, f"{name}-{sha256[:8]}", manifest.generation)
-    except (OSError, JobError) as error:  # It may be somebody else's.
+    except (OSError, JobError, DatasetError) as error:  # It may be somebody else's.
         return f"{directory} cannot be tagged, so expire there may delete the files of this dataset ({error})"
 
 
@@ -43,15 +43,13 @@ def tag(directory: str, name: str, number: int | None = None) -> str:
     """Names a generation of a dataset, the newest one without a number; returns `DIR@NAME: generation N`.
 
     Raises:
-        UsageError: There is no such generation, or the name is not valid or taken.
+        UsageError: The name is not valid or taken.
+        DatasetError: There is no such generation.
     """
     directory = resolve(directory)
     if not _NAME.fullmatch(name):
         raise UsageError(f"tag {name!r}: expected letters, digits, - and _, not only digits")
-    try:
-        found = open_generation(directory if number is None else f"{directory}@{number}")
-    except DatasetError as error:
-        raise UsageError(str(error)) from None
+    found = open_generation(directory if number is None else f"{directory}@{number}")
     number = found.manifest.generation
     path, line = join(directory, f"{TAGS}/{name}"), f"{number} {found.sha256}\n"
     for _ in range(_ATTEMPTS):

@@ -22,7 +22,7 @@ from beam_jobs.errors import DataError, UsageError
 from beam_jobs.storage.atomic import write_file
 from readers.format.lookup.rows import RowList, pack_rows
 from readers.format.lookup.stored import StoredSplit, stored_splits
-from readers.format.manifest import DatasetError, Generation, Manifest, join, open_generation
+from readers.format.manifest import Generation, Manifest, join, open_generation
 from readers.format.splits import Split
 
 # The note that shows that a folder is a command's: its first file, which the commit deletes.
@@ -101,7 +101,8 @@ def changing(
         in_place: As for `state_of`.
 
     Raises:
-        UsageError: There is no dataset, or another command is at work in its directory.
+        UsageError: Another command is at work in the directory, or it has other files.
+        DatasetError: There is no dataset.
         DataError: A file of the dataset is missing, or the disk is full.
     """
     directory = resolve(directory)
@@ -110,14 +111,11 @@ def changing(
     known = before.manifest
     if first and known and known.operation != operation:
         raise UsageError(f"--output {directory}: a dataset is here already; name another")
-    try:
-        if first and not known:
-            parent = replace(first, generation=0, ancestors=(), operation={})
-            generation = Generation(directory, parent, "")
-        else:
-            generation = open_generation(directory)
-    except DatasetError as error:
-        raise UsageError(str(error)) from None
+    if first and not known:
+        parent = replace(first, generation=0, ancestors=(), operation={})
+        generation = Generation(directory, parent, "")
+    else:
+        generation = open_generation(directory)
     if generation.directory != directory:
         raise UsageError(f"{directory}: only the newest generation can be changed: leave out @")
     run = uuid.uuid4().hex[:8]
