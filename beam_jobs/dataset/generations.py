@@ -357,22 +357,13 @@ def _finish(state: State, manifest: Manifest, began: frozenset[str], run: str = 
     directory = state.directory
     if is_busy(directory, run):
         return
-    named = frozenset(map(folder_of, manifest.paths))
-    if manifest.ancestors:
-        named = folders = named & state.noted
-    else:
-        folders = state.named | began
+    named = {*map(folder_of, manifest.paths)}
+    folders = named & state.noted if manifest.ancestors else named | state.named | began
+    ours = files_in(state, folders) - manifest.paths
+    unnamed = [n for n in ours if _OF_A_JOB.fullmatch(n) or folder_of(n) not in named]
+    left = [n for n in state.sizes if folder_of(n) == STAGING and not is_lease(n, run)]
     first = manifest.generation - len(manifest.ancestors)
-    unnamed, left, dead = [], [], []
-    for name in state.sizes.keys() - manifest.paths:
-        folder = folder_of(name)
-        is_written, is_beside = _OF_A_JOB.fullmatch(name), _OF_OTHERS.fullmatch(name)
-        if (is_written and folder in folders | named) or (is_beside and folder in folders - named):
-            unnamed.append(name)
-        elif folder == STAGING and not is_lease(name, run):
-            left.append(name)
-        elif (older := _GENERATION.fullmatch(name)) and int(older[1]) < first:
-            dead.append(name)
+    dead = [generation_file(number) for number in state.generations if number < first]
     # Notes and manifests of older generations go last: they show the next job which files are a job's.
     for names in (left, sorted(unnamed, key=lambda name: name.endswith(DONE)), dead):
         delete_files(join(directory, name) for name in names)
