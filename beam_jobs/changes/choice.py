@@ -19,7 +19,7 @@ from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.lookup.where import Where
 from readers.format.manifest import Generation, Manifest, join
 
-_UTF8 = "utf-8", "surrogateescape"
+UTF8 = "utf-8", "surrogateescape"
 
 # Missing keys that are named.
 _NAMED = 5
@@ -30,7 +30,7 @@ def given(parsed: argparse.Namespace) -> dict[str, str]:
     found = {"split": parsed.split} if parsed.split else {}
     if parsed.where is not None:
         return {**found, "where": parsed.where}
-    keys = "\n".join(parsed.key or ()).encode(*_UTF8)
+    keys = "\n".join(parsed.key or ()).encode(*UTF8)
     content = keys if parsed.key else _content(parsed.rows or parsed.keys)
     kind = "rows" if parsed.rows else "keys"
     return {**found, kind: hashlib.blake2b(content, digest_size=8).hexdigest()}
@@ -88,13 +88,13 @@ def _rows_of_keys(
 
 def places_of(directory: str, manifest: Manifest, keys: Sequence[str]) -> np.ndarray:
     """As `StoredKeys.find`, for some keys."""
-    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*_UTF8) for key in keys])
+    hashes = hashes64(order_seed(manifest), ORDER, [key.encode(*UTF8) for key in keys])
     return StoredKeys.of(directory, manifest).find(hashes)
 
 
 def keys_in(path: str) -> Iterator[str]:
     """Yields the keys in a file; UsageError if it cannot be read."""
-    for line in filter(str.strip, _content(path).decode(*_UTF8).split("\n")):
+    for line in filter(str.strip, _content(path).decode(*UTF8).split("\n")):
         key = None
         with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
             key = json.loads(line)["key"]

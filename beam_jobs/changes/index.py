@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from beam_jobs import progress
 from beam_jobs.dataset.changes import Change, changing
-from beam_jobs.dataset.generations import IN_PLACE, finish_interrupted, state_of
+from beam_jobs.dataset.generations import IN_FOLDER, IN_PLACE, finish_interrupted, state_of
 from beam_jobs.dataset.output import resolve
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.engines.pool import Pool
@@ -52,9 +52,6 @@ _OUTSIDE = re.compile(r"\.\./|/|\w+://")
 
 _PRELOADED = [index_file.__module__]
 
-# The folder of a job, whose files a commit may delete.
-_OF_A_JOB = re.compile(r"[0-9a-f]{8}/")
-
 # The split and the size of a file.
 _Facts = tuple[str, int]
 
@@ -69,7 +66,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
     bases = tuple(sorted({name.rpartition("/")[0] for name in listed if _OUTSIDE.match(name)}))
     try:
         for name in listed:
-            checked_path("" if _OF_A_JOB.match(name) else name, bases)
+            checked_path("" if IN_FOLDER.match(name) else name, bases)
     except ValueError as error:
         raise UsageError(f"{directory}: {error}; rename the file") from None
     options = {"job": IN_PLACE, **({"split": parsed.split} if parsed.split else {})}

@@ -18,11 +18,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from beam_jobs.changes.choice import keys_in
+from beam_jobs.changes.choice import UTF8, keys_in
 from beam_jobs.changes.expire import drop, tagged
 from beam_jobs.dataset.changes import Change, changing, with_rows
 from beam_jobs.dataset.copies import copied, figures_of
-from beam_jobs.dataset.generations import IN_PLACE, State, state_of
+from beam_jobs.dataset.generations import IN_FOLDER, IN_PLACE, State, state_of
 from beam_jobs.dataset.resume import second_name
 from beam_jobs.engines.pool import Pool
 from beam_jobs.errors import DataError, UsageError
@@ -46,11 +46,7 @@ _UNREACHED = [
     "subsets and merged datasets in other directories",
 ]
 
-_UTF8 = "utf-8", "surrogateescape"
-
 _HAS_KEYS = re.compile(r".+\.tfrecord|[0-9a-f]{8}/rejects/[^/]+\.jsonl")
-
-_INSIDE = re.compile(r"[0-9a-f]{8}/")
 
 # File -> the number and the key of each record in it, or of each line of rejects, with one of the keys.
 Found = dict[str, list[tuple[int, bytes]]]
@@ -106,7 +102,7 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
         for number in state.generations[:-1]:
             paths = Manifest.read(f"{place}@{number}").paths
             # An interrupted purge leaves generations some of whose files are deleted.
-            lost = {path for path in paths - state.sizes.keys() if _INSIDE.match(path)}
+            lost = {path for path in paths - state.sizes.keys() if IN_FOLDER.match(path)}
             listing += [number] * bool(lost or paths & found.keys())
         drop(state, listing, 1 << 63)
         after = state_of(place)
@@ -133,7 +129,7 @@ def purge(directory: str, keys: Collection[str], processes: int = 0) -> dict[str
 
 def _hashes(keys: Collection[str]) -> dict[bytes, str]:
     """Key -> its SHA-256, which is all that a receipt states of it."""
-    return {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*_UTF8) for k in keys)}
+    return {key: hashlib.sha256(key).hexdigest() for key in (k.encode(*UTF8) for k in keys)}
 
 
 def _digest(hashes: Mapping[bytes, str]) -> str:
@@ -160,7 +156,7 @@ def _scan(
     """The records or rejects with the keys in a file, and whether it has damaged records."""
     found, is_damaged, path = list[tuple[int, bytes]](), False, join(directory, name)
     if name.endswith(".jsonl"):
-        keys = [json.loads(line)["key"].encode(*_UTF8) for line in read_bytes(path).splitlines()]
+        keys = [json.loads(line)["key"].encode(*UTF8) for line in read_bytes(path).splitlines()]
         return [(row, key) for row, key in enumerate(keys) if key in wanted], False
     decoder = ColumnDecoder(schema)
     with open_file(path) as file:

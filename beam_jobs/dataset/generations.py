@@ -61,7 +61,8 @@ _OF_A_JOB = re.compile(
     r"|vocabulary\.txt|tokenizer\.json|groups)"
 )
 
-_IN_FOLDER = re.compile(r"[0-9a-f]{8}/")
+# A path in the folder of a job or a command.
+IN_FOLDER = re.compile(r"[0-9a-f]{8}/")
 
 # The folder of a path in the file of a manifest.
 _NAMED = re.compile(rb'"path": "([0-9a-f]{8})/')
@@ -309,7 +310,7 @@ def commit(output: Holder, manifest: Manifest, before: State) -> None:
     if max(before.generations, default=0) > manifest.generation:
         raise too_late  # The generation of this number has been replaced, and its manifest deleted.
     # A purge deletes what is unfinished if it believes that this run is dead.
-    if lost := sorted(filter(_IN_FOLDER.match, new - before.sizes.keys())):
+    if lost := sorted(filter(IN_FOLDER.match, new - before.sizes.keys())):
         raise DataError(f"{directory}: another command deleted {lost[0]}; run this one again")
     try:
         write_file(join(directory, name), data, output.staging)

@@ -33,8 +33,7 @@ def reconcile(
     splits = []
     for number, (split, name) in enumerate(zip(plan.splits, names, strict=True)):
         mine = [by_shard[key] for key in sorted(by_shard) if key[0] == number]
-        _check_complete(name, split, mine, counted.get(number, 0))
-        _check_balance(name, mine)
+        _check_split(name, split, mine, counted.get(number, 0))
         splits.append(mine)
     every = [result for mine in splits for result in mine]
     _check_rejects(
@@ -43,8 +42,8 @@ def reconcile(
     return splits
 
 
-def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], counted: int) -> None:
-    """Checks that a split has all of its shards and records, and that the statistics agree."""
+def _check_split(name: str, split: SplitPlan, results: list[ShardResult], counted: int) -> None:
+    """Checks that a split has all of its shards and records, in balance, and that the statistics agree."""
     sizes = [result.shard.records for result in results if result.shard]
     written = sum(sizes)
     rejected = sum(result.rejected for result in results)
@@ -54,6 +53,11 @@ def _check_complete(name: str, split: SplitPlan, results: list[ShardResult], cou
             f"split {name}: found {found} records, written {written}, rejected {rejected}, "
             f"{counted} in the statistics; {len(sizes)} of {split.shards} shards arrived: the "
             "runner lost or repeated some; no dataset was written, run the same command again"
+        )
+    if sizes and max(sizes) - min(sizes) > 1:
+        raise DataError(
+            f"split {name}: shards of {min(sizes)} to {max(sizes)} records, expected to differ by 1 at "
+            "most: no dataset was written, run the same command again"
         )
 
 
@@ -68,15 +72,6 @@ def _check_rejects(every: list[ShardResult], inputs: int, max_rejects: MaxReject
             f"all {rejected} records were rejected, no dataset was written; the first: {min(rejects)}"
         )
     max_rejects.check(rejected, inputs, sorted(rejects))
-
-
-def _check_balance(name: str, results: list[ShardResult]) -> None:
-    sizes = [result.shard.records for result in results if result.shard]
-    if sizes and max(sizes) - min(sizes) > 1:
-        raise DataError(
-            f"split {name}: shards of {min(sizes)} to {max(sizes)} records, expected to differ by 1 at "
-            "most: no dataset was written, run the same command again"
-        )
 
 
 def check_files(directory: str, results: Iterable[ShardResult], sizes: Mapping[str, int]) -> None:
