@@ -14,7 +14,7 @@ from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing, with_rows
 from beam_jobs.dataset.output import resolve
 from beam_jobs.records.numbers import Numbers
-from beam_jobs.records.statistics import FeatureStatistics
+from beam_jobs.records.statistics import Statistics
 from readers.format.index import LENGTH, VALUE, numbers_of
 from readers.format.lookup.stored import StoredSplit
 from readers.format.manifest import ALLOWED_BASES, Generation, Manifest, open_generation
@@ -61,13 +61,16 @@ def _statistics(stored: StoredSplit, rows: np.ndarray) -> dict[str, Any]:
 
     Other lengths keep their extremes, which are bounds, and other values have no statistics.
     """
-    manifest, found = stored.manifest, {}
+    manifest, found = stored.manifest, dict[str, Any]()
+    of_features = Statistics.of(manifest).features
     names = list(numbers_of(manifest.schema.select(manifest.features_of[""])))
     read = [*stored.sections(names)] if len(rows) else []
     columns = {n: np.concatenate([part[n] for part in read])[rows] for n in names if read}
     for name, old in stored.split.statistics.items():
         feature, lengths = manifest.schema[name], dict(old.get("lengths", {}))
-        statistics = FeatureStatistics.like(feature, old)
+        statistics = of_features[name]
+        if "values" not in old:
+            statistics.counted = None
         if VALUE + name in columns:
             statistics.add(feature, columns[VALUE + name])
         for axis, figures in lengths.items():

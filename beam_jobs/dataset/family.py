@@ -47,10 +47,9 @@ def write_shard(
         DataError: A record is damaged, the function fails, or the output cannot be written.
     """
     note = Note(run, name)
-    path = note.find(lambda: digest)
-    if not isinstance(path, str):
-        assert path[0].shard
-        return path[0].shard, path[1]
+    path, done = note.find(lambda: digest)
+    if done and done[0].shard:
+        return done[0].shard, done[1]
     encoder, rows, statistics = Encoder(schema), IndexRows(schema), Statistics(schema)
     found, packed, lengths = RecordEncoder(encoder, mapper), list[bytes](), list[int]()
     default = {name: _default(feature) for name, feature in schema.items()}

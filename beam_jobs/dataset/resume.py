@@ -30,9 +30,6 @@ DONE = ".done"
 
 _NOTED = re.compile(rf"(?:.*/)?(.+)-\d{{5}}-of-(\d{{5}})\.tfrecord{re.escape(DONE)}")
 
-# The checksum with which a note begins, in hexadecimal digits.
-_CRC_BYTES = 8
-
 _MARK = re.compile(r"(\.[0-9a-f]{8})?\.tfrecord\Z")
 
 
@@ -98,29 +95,28 @@ class Note:
     def write(self, digest: str, result: ShardResult, figures: Any, files: Iterable[Piece]) -> None:
         """Notes a shard that is about to appear, with figures (JSON) for `find` to return, and its files."""
         data = json.dumps([digest, asdict(result), figures, *files]).encode()
-        write_file(self._path, _crc(data) + data, self._output.staging, replace=True)
+        write_file(self._path, _crc(data) + b"\n" + data, self._output.staging, replace=True)
 
-    def find(self, digest: Callable[[], str]) -> tuple[ShardResult, Any] | str:
-        """The (result, figures) of the shard, or the path under which it must be written.
+    def find(self, digest: Callable[[], str]) -> tuple[str, tuple[ShardResult, Any] | None]:
+        """The path of the shard, and its (result, figures); None if it must be written.
 
         Its digest is computed only if an earlier run has left a note.
         """
-        data = content_of(self._path) or b""
-        if data[:_CRC_BYTES] != _crc(data[_CRC_BYTES:]):
-            return self._name
-        noted, result, figures, *files = json.loads(data[_CRC_BYTES:])
+        crc, _, data = (content_of(self._path) or b"").partition(b"\n")
+        if crc != _crc(data):
+            return self._name, None
+        noted, result, figures, *files = json.loads(data)
         expected = digest()
         if noted != expected:
-            return second_name(self._name, expected[:8])
+            return second_name(self._name, expected[:8]), None
         shard, first = result["shard"], result["first_reject"]
         result["shard"] = shard and Shard(**shard)
         result["first_reject"] = first and Reject(**first)
         states = {self._is_intact(*file) for file in files}
-        if states <= {True}:
-            return ShardResult(**result | {"kept": True}), figures
         if False in states:
-            return second_name(self._name, uuid.uuid4().hex[:8])
-        return shard["path"] if shard else self._name
+            return second_name(self._name, uuid.uuid4().hex[:8]), None
+        path = shard["path"] if shard else self._name
+        return path, None if None in states else (ShardResult(**result | {"kept": True}), figures)
 
     def _is_intact(self, name: str, size: int, crc32c: int) -> bool | None:
         """Whether a file is as its writer left it; None if it is missing."""
@@ -133,4 +129,5 @@ class Note:
 
 
 def _crc(data: bytes) -> bytes:
+    """The first line of a note, in hexadecimal digits."""
     return b"%08x" % google_crc32c.value(data)

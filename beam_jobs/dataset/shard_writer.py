@@ -152,11 +152,9 @@ class ShardWriter:
 
         Its complete digest is computed only if an earlier run has left a note.
         """
-        done = self._note.find(digest)
-        if isinstance(done, str):
-            self._path = done
-            return None
-        progress.advance("writing", self.expected, done[0].rejected)
+        self._path, done = self._note.find(digest)
+        if done:
+            progress.advance("writing", self.expected, done[0].rejected)
         return done
 
     def write(

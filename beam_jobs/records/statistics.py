@@ -58,12 +58,6 @@ class FeatureStatistics:
     records: int = 0
     values: int = 0
 
-    @classmethod
-    def like(cls, feature: Feature, value: Mapping[str, Any]) -> FeatureStatistics:
-        """Statistics without values, of what those of a feature in a manifest are of, given their `to_json`."""
-        counted: Counter[int] | None = Counter() if "values" in value else None
-        return cls([Numbers() for _ in range(channels_of(feature))], {}, counted)
-
     def _add_lengths(self, name: str, lengths: np.ndarray) -> None:
         self.lengths.setdefault(name, Numbers()).add_integers(lengths)
 
