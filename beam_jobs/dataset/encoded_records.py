@@ -41,10 +41,16 @@ def neighbours_in(plan: Plan, spool: Spool) -> int:
 def merge_neighbours(
     element: tuple[int, Iterable[bytes]], plan: bytes, spool: Spool
 ) -> Iterator[tuple[int, bytes]]:
-    """Yields (split and shard, locators of merged runs) for a group of shards and the locators of its records."""
+    """Yields (split and shard, locators of merged runs) for a group of shards and the locators of its records.
+
+    A shard without neighbours keeps its locators.
+    """
     group, packed = element
     known = Plan.unpack(plan)
     neighbours = neighbours_in(known, spool)
+    if neighbours == 1:
+        yield from ((group, some) for some in packed)
+        return
     assign = functools.partial(shards_of, known)
     builder, locators = RunBuilder(spool, assign), LocatorsByShard()
     try:

@@ -312,11 +312,6 @@ def call_pickled(packed: bytes, *arguments: Any) -> Any:
     return _unpickled(packed)(*arguments)
 
 
-def list_pickled(packed: bytes, *arguments: Any) -> list[Any]:
-    """All that a pickled function or bound method yields, which each process unpickles once."""
-    return list(_unpickled(packed)(*arguments))
-
-
 @functools.lru_cache(maxsize=4)
 def _unpickled(packed: bytes) -> Any:
     return pickle.loads(packed)

@@ -194,15 +194,16 @@ class FileShards:
         return 0 if busy else -(-total // (_PIECES_PER_PROCESS * processes))
 
     def write(
-        self, key: int, packed: list[bytes], pieces: Pieces | None = None
+        self, shard: tuple[int, list[bytes]], pieces: Pieces | None = None
     ) -> tuple[ShardResult, Statistics]:
-        """Writes a shard from packed blocks of references of its files, unless a finished one exists.
+        """Writes a shard, unless a finished one exists: split and shard in one number, and packed blocks of references.
 
-        This process loads all of it without `pieces`. `key` is split and shard in one number.
+        This process loads all of it without `pieces`.
 
         Raises:
             JobError: References are missing or repeated, or the shard cannot be written.
         """
+        key, packed = shard
         output, schema = self.loader.output, self.loader.output.schema
         writer = ShardWriter(output, self._known_plan, key, schema)
         hashes, references, rejects = _in_order(writer, packed)

@@ -12,8 +12,9 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import unwritable
 from beam_jobs.dataset.topup import Change, apply_change, plan_changes
-from beam_jobs.pipeline.planning.shards import Planned
-from beam_jobs.pipeline.steps import AsMerged, AsWhole, MergeInPieces, once
+from beam_jobs.jobs.passes import Learned
+from beam_jobs.pipeline.planning.shards import PlannedShards, Side
+from beam_jobs.pipeline.steps import AsMerged, once
 from beam_jobs.records.statistics import SplitStatistics
 from beam_jobs.writing.commit import commit_dataset
 
@@ -21,27 +22,22 @@ from beam_jobs.writing.commit import commit_dataset
 class CommitDataset(beam.PTransform):
     """(a `ShardResult` of every shard, (split, `Statistics`)) -> PCollection of one Manifest."""
 
-    def __init__(self, output: Output, planned: Planned) -> None:
+    def __init__(self, output: Output, shards: PlannedShards, learned: Side[Learned]) -> None:
         super().__init__()
-        self._output, self._planned = output, planned
+        self._output, self._shards, self._learned = output, shards, learned
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         results, statistics = inputs
-        planned = self._planned
-        merged = (
-            statistics
-            | "BySplit" >> beam.MapTuple(SplitStatistics.of)
-            | "MergeStatistics" >> MergeInPieces(SplitStatistics)
-        )
+        by_split = statistics | "BySplit" >> beam.MapTuple(SplitStatistics.of)
         return once(
             results.pipeline,
             "Commit",
             commit_dataset,
             self._output,
-            planned.learned,
-            planned.shards.summary,
-            AsWhole(planned.shards.plan),
-            AsMerged(merged, SplitStatistics),
+            self._learned,
+            self._shards.summary,
+            self._shards.plan,
+            AsMerged(by_split, "MergeStatistics", SplitStatistics),
             AsList(results),
             AsList(top_up(results, self._output)),
         )

@@ -16,7 +16,7 @@ from beam_jobs.dataset.output import Output, renamed_schema
 from beam_jobs.errors import DataError, UsageError
 from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.planning.records import PlanRecords
-from beam_jobs.pipeline.steps import AsWhole, once
+from beam_jobs.pipeline.steps import once
 from beam_jobs.plan.shards import ONE_KEY, Plan
 from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.blocks import Block
@@ -178,7 +178,7 @@ class Survey(beam.PTransform):
             _report,
             self._path,
             self._planning.output,
-            AsWhole(planned.shards.plan),
+            planned.shards.plan,
             planned.shards.summary,
             AsSingleton(planned.shards.measured),
             planned.learned,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import abc
 import importlib
 import pickle
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import apache_beam as beam
@@ -47,76 +47,65 @@ def loading_pool(processes: int) -> Pool:
     return shared_pool(processes, _PRELOAD)
 
 
-class WindowStep(beam.DoFn, Generic[T]):
-    """A step whose tasks run in the pool.
+class PoolStep(beam.DoFn, Generic[T]):
+    """Element -> the result of a function, which runs in the pool.
 
-    Results are handed over when further tasks arrive, or at the end of the bundle.
+    Results are handed over when further elements arrive, or at the end of the bundle.
+
+    Args:
+        function: Takes an element; or if there are side inputs, these, and returns a function that takes an element.
     """
 
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
+    def __init__(self, function: Callable[..., Any], processes: int) -> None:
+        self._function, self._processes = function, processes
 
     def setup(self) -> None:
         check_crc32c()
 
     def start_bundle(self) -> None:
         self._window: Window[T] = loading_pool(self._processes).window()
+        self._call: Callable[..., T] | None = None
 
-    def submit(self, function: Callable[..., T], *arguments: Any) -> Iterator[Any]:
-        """Starts `function(*arguments)`; yields the outputs of tasks that are done."""
-        for result in self._window.submit(function, *arguments):
+    @no_annotations  # Beam would read the annotation of *sides as a promise of side inputs.
+    def process(self, element: Any, *sides: Any) -> Iterator[Any]:
+        if self._call is None:
+            self._call = self._begun(*sides)
+        for result in self._window.submit(self._call, element):
             yield from self._finished(result)
+
+    def _begun(self, *sides: Any) -> Callable[..., T]:
+        """The function to submit in this bundle."""
+        function = self._function(*sides) if sides else self._function
+        return partial(call_pickled, pickle.dumps(function))
 
     def finish_bundle(self) -> Iterator[Any]:
         for result in self._window.drain():
             yield from map(at_end_of_bundle, self._finished(result))
 
     def _finished(self, result: T) -> Iterator[Any]:
-        yield from self.outputs(result)
-
-    def outputs(self, result: T) -> Iterator[Any]:
-        """Yields the outputs of the step for a result: by default the result itself."""
         yield result
 
 
-class TaskStep(WindowStep[T], abc.ABC):
-    """A step that reads tasks: a pass over all files, with progress in bytes."""
+class ReadTasks(PoolStep[T]):
+    """Task -> the result of a function: a pass over all files, with progress in bytes."""
 
-    def __init__(self, phase: str, processes: int) -> None:
-        super().__init__(processes)
+    def __init__(self, phase: str, function: Callable[..., Any], processes: int) -> None:
+        super().__init__(function, processes)
         self._phase = phase
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._packed: bytes | None = None
         self._sizes: deque[int] = deque()
 
-    @abc.abstractmethod
-    def work(self, *sides: Any) -> Callable[[Task], T]:
-        """The function that does a task, made from the side inputs; pickled once for each bundle."""
-
-    @no_annotations  # Beam would read the annotation of *sides as a promise of side inputs.
+    @no_annotations
     def process(self, task: Task, *sides: Any) -> Iterator[Any]:
-        if self._packed is None:
-            self._packed = pickle.dumps(self.work(*sides))
         progress.advance(self._phase, 0)
         self._sizes.append(task.count if self._phase == PLANNING else task.size)
-        yield from self.submit(call_pickled, self._packed, task)
+        yield from super().process(task, *sides)
 
     def _finished(self, result: T) -> Iterator[Any]:
         progress.advance(self._phase, self._sizes.popleft())
-        yield from self.outputs(result)
-
-
-class ReadTasks(TaskStep[T]):
-    """Task -> the result of a function."""
-
-    def __init__(self, phase: str, read: Callable[[Any], T], processes: int) -> None:
-        super().__init__(phase, processes)
-        self._read = read
-
-    def work(self) -> Callable[[Any], T]:
-        return self._read
+        yield result
 
 
 # The tag of (split, Statistics), an output of every step that encodes records.
@@ -133,10 +122,10 @@ def at_end_of_bundle(output: Any) -> Any:
 D = TypeVar("D", bound=Divisible)
 
 
-class _MergeBundle(beam.DoFn, Generic[D]):
+class MergeBundle(beam.DoFn):
     """Elements -> (key, piece) of all in a bundle."""
 
-    def __init__(self, empty: Callable[[], D]) -> None:
+    def __init__(self, empty: Callable[[], Any]) -> None:
         self._empty = empty
 
     def start_bundle(self) -> None:
@@ -173,17 +162,17 @@ class MergeInPieces(beam.PTransform, Generic[D]):
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
         return (
             elements
-            | "MergeBundle" >> beam.ParDo(_MergeBundle(self._empty))
+            | "MergeBundle" >> beam.ParDo(MergeBundle(self._empty))
             | "GroupPieces" >> beam.GroupByKey()
             | "MergePieces" >> beam.FlatMap(_merge_group, self._empty)
         )
 
 
 class AsMerged(AsSideInput, Generic[D]):
-    """The side input of pieces, merged into the whole after a check that it is complete."""
+    """The side input of `Divisible` objects, merged in a step with a name; it is checked to be complete."""
 
-    def __init__(self, pieces: beam.PCollection, empty: Callable[[], D]) -> None:
-        super().__init__(pieces)
+    def __init__(self, elements: beam.PCollection, name: str, empty: Callable[[], D]) -> None:
+        super().__init__(elements | name >> MergeInPieces(empty))
         self._empty = empty
 
     def _view_options(self) -> dict[str, Any]:
@@ -220,31 +209,30 @@ def _cut_value(value: Any) -> Iterator[Piece]:
     yield from cut(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
-def in_pieces(value: beam.PCollection, name: str) -> beam.PCollection:
-    """The step that cuts one value into pieces for `AsWhole`, given a name of the value."""
-    return value | f"Cut{name}" >> beam.FlatMap(_cut_value)
-
-
-def as_whole(value: beam.PCollection, name: str) -> AsWhole:
-    """The side input of one value of any size, which crosses the network in pieces."""
-    return AsWhole(in_pieces(value, name))
-
-
 class AsWhole(AsSideInput):
-    """The side input of pieces as the value that `in_pieces` cut."""
+    """The side input of one value of any size, which crosses the network in pieces, given a name of the value."""
+
+    def __init__(self, value: beam.PCollection, name: str) -> None:
+        super().__init__(value | f"Cut{name}" >> beam.FlatMap(_cut_value))
 
     @staticmethod
     def _from_runtime_iterable(pieces: Iterable[Piece], options: dict[str, Any]) -> Any:
         return pickle.loads(joined(pieces))
 
 
-def count_shard(result: ShardResult) -> None:
-    """Adds a shard to Beam's counters, in the thread that runs the step."""
+def with_list(key: int, values: Iterable[T]) -> tuple[int, list[T]]:
+    """A group with a list, because a runner may free the elements once a step has received them."""
+    return key, list(values)
+
+
+def counted(result: ShardResult) -> ShardResult:
+    """A shard, which is added to Beam's counters."""
     shard = result.shard
     Metrics.counter("shards", "kept" if result.kept else "written").inc(1 if shard else 0)
     Metrics.counter("shards", "records").inc(shard.records if shard else 0)
     Metrics.counter("shards", "bytes").inc(shard.bytes if shard else 0)
     Metrics.counter("shards", "rejected").inc(result.rejected)
+    return result
 
 
 def allow_notebooks() -> None:

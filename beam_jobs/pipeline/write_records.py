@@ -19,26 +19,26 @@ from beam_jobs.jobs.job import Job
 from beam_jobs.jobs.passes import EncodingPlan, Learned, SecondPassResult
 from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.records import ENCODING, PlanRecords
-from beam_jobs.pipeline.steps import STATISTICS, AsWhole, TaskStep, at_end_of_bundle, loading_pool
+from beam_jobs.pipeline.steps import STATISTICS, ReadTasks, at_end_of_bundle, loading_pool
 from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.records.runs import BundleRuns
 from beam_jobs.records.spool import Spool
 from beam_jobs.sources.chunks import Task
 
 
-class _SecondPass(TaskStep[SecondPassResult]):
-    """Task -> packed indexes of runs of its records, and statistics."""
+class _SecondPass(ReadTasks[SecondPassResult]):
+    """Task -> indexes of runs of its records, and statistics."""
 
-    def __init__(self, job: Job, output: Output, processes: int, spool: Spool) -> None:
-        super().__init__(ENCODING, processes)
-        self._job, self._output, self._spool = job, output, spool
+    def __init__(self, job: Job, output: Output, processes: int) -> None:
+        super().__init__(ENCODING, self._encoder, processes)
+        self._job, self._output = job, output
         self._runs: BundleRuns | None = None
 
     def start_bundle(self) -> None:
         super().start_bundle()
-        self._runs = BundleRuns(self._spool, uuid.uuid4().hex)
+        self._runs = BundleRuns(Spool(self._output.staging), uuid.uuid4().hex)
 
-    def work(self, plan: bytes, learned: Learned) -> Callable[[Task], SecondPassResult]:
+    def _encoder(self, plan: bytes, learned: Learned) -> Callable[[Task], SecondPassResult]:
         encoding = EncodingPlan(self._output, learned, plan, self._runs)
         return self._job.second_pass(encoding).encode
 
@@ -46,19 +46,21 @@ class _SecondPass(TaskStep[SecondPassResult]):
         yield from super().finish_bundle()
         if self._runs:
             for runs in loading_pool(self._processes).each(self._runs.finish):
-                yield from (at_end_of_bundle(run.pack()) for run in runs)
+                yield at_end_of_bundle((runs, []))
         self._runs = None
 
     def teardown(self) -> None:
         if self._runs:  # The bundle failed.
             self._runs.give_up()
 
-    def outputs(self, result: SecondPassResult) -> Iterator[Any]:
-        runs, statistics = result
-        Metrics.counter("parts", "encoded").inc(sum(of_split.records for _, of_split in statistics))
-        for item in statistics:
-            yield TaggedOutput(STATISTICS, item)
-        yield from (run.pack() for run in runs)
+
+def _outputs_of(result: SecondPassResult) -> Iterator[Any]:
+    """Yields the packed indexes of runs, and statistics."""
+    runs, statistics = result
+    Metrics.counter("parts", "encoded").inc(sum(of_split.records for _, of_split in statistics))
+    for item in statistics:
+        yield TaggedOutput(STATISTICS, item)
+    yield from (run.pack() for run in runs)
 
 
 class WriteRecords(beam.PTransform):
@@ -70,19 +72,13 @@ class WriteRecords(beam.PTransform):
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         job, output, processes = self._planning.job, self._planning.output, self._planning.processes
-        spool = Spool(output.staging)
         planned = pipeline | "Read" >> self._planning
+        shards, learned = planned.shards, planned.learned
         encoded = (
-            planned.inputs
+            planned.tasks
             | "SpreadEncoding" >> beam.Reshuffle()
-            | "Encode"
-            >> beam.ParDo(
-                _SecondPass(job, output, processes, spool),
-                AsWhole(planned.shards.plan),
-                planned.learned,
-            ).with_outputs(STATISTICS, main="runs")
+            | "Encode" >> beam.ParDo(_SecondPass(job, output, processes), shards.plan, learned)
+            | "Encoded" >> beam.FlatMap(_outputs_of).with_outputs(STATISTICS, main="runs")
         )
-        results = (encoded["runs"], planned.shards.plan) | WriteRuns(
-            output, processes, spool, planned.learned
-        )
-        return (results, encoded[STATISTICS]) | CommitDataset(output, planned)
+        results = encoded["runs"] | WriteRuns(output, processes, shards.plan, learned)
+        return (results, encoded[STATISTICS]) | CommitDataset(output, shards, learned)

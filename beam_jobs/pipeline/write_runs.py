@@ -6,98 +6,75 @@ of the merge reads the ranges of a group of neighbouring shards, and writes runs
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.encoded_records import merge_neighbours, neighbours_in, write_spooled
 from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.planning.shards import Side
-from beam_jobs.pipeline.steps import AsWhole, WindowStep, at_end_of_bundle, count_shard
+from beam_jobs.pipeline.steps import AsWhole, PoolStep, at_end_of_bundle, counted, with_list
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.records.runs import RunIndex, locate
 from beam_jobs.records.spool import LocatorsByShard, Spool
-
-_GROUPS = "groups"
+from readers.format.schema import Schema
 
 
 class _Locate(beam.DoFn):
-    """Packed index of a run -> (split and shard, locators), or the same by group of shards."""
+    """Packed index of a run -> (split and group of neighbouring shards, locators)."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
 
     def start_bundle(self) -> None:
-        self._shards, self._groups = LocatorsByShard(), LocatorsByShard()
+        self._locators = LocatorsByShard()
 
-    def process(self, packed: bytes, plan: bytes) -> Iterator[Any]:
+    def process(self, packed: bytes, plan: bytes) -> Iterator[tuple[int, bytes]]:
         known = Plan.unpack(plan)
-        neighbours = neighbours_in(known, self._spool)
-        assign = functools.partial(shards_of, known, neighbours=neighbours)
-        located = locate(RunIndex.unpack(packed), assign)
-        if neighbours == 1:
-            yield from self._shards.add(located)
-        else:
-            yield from _in_groups(self._groups.add(located))
+        assign = partial(shards_of, known, neighbours=neighbours_in(known, self._spool))
+        yield from self._locators.add(locate(RunIndex.unpack(packed), assign))
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield from map(at_end_of_bundle, self._shards.release())
-        yield from map(at_end_of_bundle, _in_groups(self._groups.release()))
+        yield from map(at_end_of_bundle, self._locators.release())
 
 
-def _in_groups(located: Iterable[tuple[int, bytes]]) -> Iterator[TaggedOutput]:
-    return (TaggedOutput(_GROUPS, found) for found in located)
+def _writer(
+    output: Output, spool: Spool, plan: bytes, learned: Learned
+) -> Callable[[tuple[int, list[bytes]]], ShardResult]:
+    """Writes a shard, given split and shard in one number, and the locators of its records."""
+    return partial(_write, output, plan, learned.schema, spool)
 
 
-class _Write(WindowStep[ShardResult]):
-    """(split and shard, locators of its records) -> its result."""
-
-    def __init__(self, output: Output, processes: int, spool: Spool) -> None:
-        super().__init__(processes)
-        self._output, self._spool = output, spool
-
-    def process(
-        self, element: tuple[int, Iterable[bytes]], plan: bytes, learned: Learned
-    ) -> Iterator[ShardResult]:
-        key, locators = element
-        shard = self._output, plan, key, learned.schema
-        yield from self.submit(write_spooled, *shard, self._spool, list(locators))
-
-    def outputs(self, result: ShardResult) -> Iterator[ShardResult]:
-        count_shard(result)
-        yield result
+def _write(
+    output: Output, plan: bytes, schema: Schema, spool: Spool, located: tuple[int, list[bytes]]
+) -> ShardResult:
+    key, locators = located
+    return write_spooled(output, plan, key, schema, spool, locators)
 
 
 class WriteRuns(beam.PTransform):
-    """(packed indexes of runs, packed plan) -> the `ShardResult` of each shard."""
+    """Packed indexes of runs -> the `ShardResult` of each shard."""
 
     def __init__(
-        self, output: Output, processes: int, spool: Spool, learned: Side[Learned]
+        self, output: Output, processes: int, plan: AsWhole, learned: Side[Learned]
     ) -> None:
         super().__init__()
-        self._output, self._processes, self._spool = output, processes, spool
-        self._learned = learned
+        self._spool, self._sides = Spool(output.staging), (plan, learned)
+        self._write = PoolStep[ShardResult](partial(_writer, output, self._spool), processes)
 
-    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        runs, packed_plan = inputs
-        plan = AsWhole(packed_plan)
-        located = runs | "Locate" >> beam.ParDo(_Locate(self._spool), plan).with_outputs(
-            _GROUPS, main="shards"
-        )
-        merged = (
-            located[_GROUPS]
+    def expand(self, runs: beam.PCollection) -> beam.PCollection:
+        plan, _ = self._sides
+        return (
+            runs
+            | "Locate" >> beam.ParDo(_Locate(self._spool), plan)
             | "GroupNeighbours" >> beam.GroupByKey()
             | "Merge" >> beam.FlatMap(merge_neighbours, plan, self._spool)
-        )
-        return (
-            (located["shards"], merged)
-            | beam.Flatten()
             | "GroupByShard" >> beam.GroupByKey()
-            | "Write"
-            >> beam.ParDo(_Write(self._output, self._processes, self._spool), plan, self._learned)
+            | "Listed" >> beam.MapTuple(with_list)
+            | "Write" >> beam.ParDo(self._write, *self._sides)
+            | "Count" >> beam.Map(counted)
         )

@@ -19,11 +19,10 @@ from beam_jobs.errors import named_as_arguments
 from beam_jobs.jobs.passes import Learned
 from beam_jobs.packages import check_crc32c
 from beam_jobs.pipeline.commit_dataset import CommitDataset
-from beam_jobs.pipeline.planning.shards import Planned, PlanShards
+from beam_jobs.pipeline.planning.shards import PlanShards
 from beam_jobs.pipeline.steps import STATISTICS, allow_notebooks, at_end_of_bundle
 from beam_jobs.pipeline.write_runs import WriteRuns
 from beam_jobs.plan.placement import Existing
-from beam_jobs.records.spool import Spool
 from beam_jobs.writing.commit import warn_of_rejects
 from beam_jobs.writing.encode import Encoded, RunEncoder
 from readers.format.manifest import Manifest
@@ -135,7 +134,6 @@ class WriteShards(beam.PTransform):
         with named_as_arguments():
             refuse_if_busy(self._output.directory)
             output = begun(self._output)
-        spool = Spool(output.staging)
         # A dataset has no event time, so windows of the input do not matter.
         records |= "Global" >> beam.WindowInto(GlobalWindows())
         encoded = records | "Encode" >> beam.ParDo(_EncodeRecords(output)).with_outputs(
@@ -144,14 +142,7 @@ class WriteShards(beam.PTransform):
         shards = (encoded[_EncodeRecords.SUMMARY], encoded[_EncodeRecords.HASHES]) | (
             "Plan" >> PlanShards(output, prepare=_prepare)
         )
-        planned = Planned(
-            inputs=encoded["runs"],
-            hashes=encoded[_EncodeRecords.HASHES],
-            shards=shards,
-            learned=Learned(output.schema, output.with_names(self._label_names)),
-        )
-        results = (planned.inputs, shards.plan) | "Shards" >> WriteRuns(
-            output, 1, spool, planned.learned
-        )
-        manifest = (results, encoded[STATISTICS]) | CommitDataset(output, planned)
+        learned = Learned(output.schema, output.with_names(self._label_names))
+        results = encoded["runs"] | "Shards" >> WriteRuns(output, 1, shards.plan, learned)
+        manifest = (results, encoded[STATISTICS]) | CommitDataset(output, shards, learned)
         return manifest | "WarnOfRejects" >> beam.Map(_warned, AsList(results), output.directory)

@@ -42,6 +42,8 @@ class Sample:
         sizes: int64 [bins], the bytes of all texts that were added.
     """
 
+    is_full = False
+
     def __init__(self, inputs: int = 0) -> None:
         self.inputs, self.sizes = inputs, np.zeros(_BINS, np.int64)
         self._texts: dict[int, list[bytes]] = {}
@@ -65,6 +67,12 @@ class Sample:
         """Drops the texts of bins that cannot be in a sample of more texts either."""
         for number in [number for number in self._texts if number >= fitting(self.sizes)]:
             del self._texts[number]
+
+    def without_texts(self) -> Sample:
+        """Only the number of inputs and the sizes."""
+        sizes = Sample(self.inputs)
+        sizes.sizes += self.sizes
+        return sizes
 
     def pieces(self) -> Iterator[tuple[int, list[bytes]]]:
         """Yields (bin, texts and parts of texts of at most `PIECE_BYTES`)."""

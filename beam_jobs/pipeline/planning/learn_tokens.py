@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
-from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsIter, AsList, AsSideInput, AsSingleton
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.job import LearnSubwords
@@ -21,13 +21,9 @@ from beam_jobs.jobs.text.tokens import (
     smallest_wanted,
 )
 from beam_jobs.pipeline.planning.shards import Side
-from beam_jobs.pipeline.steps import (
-    MergeInPieces,
-    TaskStep,
-    at_end_of_bundle,
-    in_pieces,
-    once,
-)
+from beam_jobs.pipeline.steps import MergeBundle, MergeInPieces, ReadTasks, once
+from beam_jobs.plan.placement import Placement
+from beam_jobs.records.pieces import merged
 from beam_jobs.sources.chunks import Task
 from readers.format.manifest import RESERVED_IDS
 
@@ -35,59 +31,31 @@ from readers.format.manifest import RESERVED_IDS
 SAMPLING = "sampling"
 
 
-class _SampleFn(TaskStep[Sample]):
-    """Task -> pieces of the texts that train a tokenizer; and (number of their chunks, bytes by bin)."""
-
-    SIZES = "sizes"
-
-    def __init__(self, learns: LearnSubwords, output: Output, processes: int) -> None:
-        super().__init__(SAMPLING, processes)
-        self._learns, self._output = learns, output
-
-    def start_bundle(self) -> None:
-        super().start_bundle()
-        self._sample = Sample()
-
-    def work(self, strata: bytes, size: int) -> Callable[[Task], Sample]:
-        rules = SplitRules(self._output.placement, strata)
-        return self._learns.sampler(rules, size)
-
-    def outputs(self, result: Sample) -> Iterator[Any]:
-        self._sample.merge(result)
-        return iter(())
-
-    def finish_bundle(self) -> Iterator[Any]:
-        yield from super().finish_bundle()
-        sizes = self._sample.inputs, self._sample.sizes
-        yield at_end_of_bundle(TaggedOutput(self.SIZES, sizes))
-        yield from map(at_end_of_bundle, self._sample.pieces())
+def _sampler(
+    learns: LearnSubwords, placement: Placement, strata: bytes, size: int
+) -> Callable[[Task], Sample]:
+    """Samples a task, given the bytes of all inputs."""
+    return learns.sampler(SplitRules(placement, strata), size)
 
 
-def _all_sizes(sizes: list[tuple[int, np.ndarray]]) -> tuple[int, np.ndarray]:
-    """The number of sampled chunks, and the bytes of their texts by bin."""
-    return sum(inputs for inputs, _ in sizes), np.sum([found for _, found in sizes], axis=0)
+def _is_wanted(piece: tuple[int, list[bytes]], every: Sample) -> bool:
+    return piece[0] < fitting(every.sizes)
 
 
-def _is_wanted(piece: tuple[int, list[bytes]], sizes: tuple[int, np.ndarray]) -> bool:
-    return piece[0] < fitting(sizes[1])
-
-
-def _learn(
-    pieces: Iterable[Any], sizes: tuple[int, np.ndarray], listed: list[int], size: int
-) -> str:
-    sampled, of_bins = sizes
-    return learn(pieces, of_bins, sampled, listed, size)
+def _learn(pieces: Iterable[Any], every: Sample, listed: list[int], size: int) -> str:
+    return learn(pieces, every.sizes, every.inputs, listed, size)
 
 
 class LearnTokenizer(beam.PTransform):
-    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file, in pieces."""
+    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file."""
 
     def __init__(
         self, learns: LearnSubwords, output: Output, processes: int, strata: Side[bytes]
     ) -> None:
         super().__init__()
         self._learns, self._strata = learns, strata
-        self._sample = _SampleFn(learns, output, processes)
+        sampler = partial(_sampler, learns, output.placement)
+        self._sample = ReadTasks[Sample](SAMPLING, sampler, processes)
 
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
         tasks, sizes, listed = inputs
@@ -95,21 +63,21 @@ class LearnTokenizer(beam.PTransform):
         sampled = (
             tasks
             | "SpreadSample" >> beam.Reshuffle()
-            | "Sample"
-            >> beam.ParDo(self._sample, self._strata, AsSingleton(size)).with_outputs(
-                _SampleFn.SIZES, main="texts"
-            )
+            | "Sample" >> beam.ParDo(self._sample, self._strata, AsSingleton(size))
         )
-        every = AsList(sampled[_SampleFn.SIZES])
-        known = AsSingleton(once(tasks.pipeline, "Sizes", _all_sizes, every))
+        every = AsSingleton(
+            sampled
+            | "WithoutTexts" >> beam.Map(Sample.without_texts)
+            | "Sizes" >> beam.CombineGlobally(partial(merged, empty=Sample))
+        )
         chosen = (
-            sampled["texts"]
+            sampled
+            | "Texts" >> beam.ParDo(MergeBundle(Sample))
             | "SpreadTexts" >> beam.Reshuffle()
-            | "Choose" >> beam.Filter(_is_wanted, known)
+            | "Choose" >> beam.Filter(_is_wanted, every)
         )
-        found = (AsIter(chosen), known, AsList(listed))
-        text = once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
-        return in_pieces(text, "Tokenizer")
+        found = AsIter(chosen), every, AsList(listed)
+        return once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
 
 
 class BuildVocabulary(beam.PTransform):

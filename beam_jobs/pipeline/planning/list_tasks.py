@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -14,9 +13,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs import progress
-from beam_jobs.engines.pool import list_pickled
 from beam_jobs.jobs.job import Job
-from beam_jobs.pipeline.steps import PLANNING, ReadTasks, WindowStep
+from beam_jobs.pipeline.steps import PLANNING, PoolStep, ReadTasks
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.storage.listing import Span
@@ -49,13 +47,12 @@ def cut_patterns(
     return parts, cut["cut"]
 
 
-class ListStep(WindowStep[Iterable[T]], Generic[T]):
-    """(Pattern, span) -> the outputs for the inputs in it, and their number.
+class ListStep(PoolStep[Iterable[T]], Generic[T]):
+    """(Pattern, span) -> the inputs in it, and their number.
 
     Args:
         list_: Lists inputs together, given a pattern and a span.
         count: The number of inputs in a result of `list_`.
-        outputs_of: Yields the outputs for a result of `list_`.
     """
 
     FOUND = "found"
@@ -64,32 +61,30 @@ class ListStep(WindowStep[Iterable[T]], Generic[T]):
         self,
         list_: Callable[[str, Span], Iterable[T]],
         count: Callable[[T], int],
-        outputs_of: Callable[[T], Iterator[Any]],
         processes: int,
     ) -> None:
-        super().__init__(processes)
-        self._list, self._count, self._outputs_of = list_, count, outputs_of
-
-    def start_bundle(self) -> None:
-        super().start_bundle()
-        self._packed = pickle.dumps(self._list)
+        # In this process, do not wait until all inputs are listed.
+        how = list if processes > 1 else iter
+        super().__init__(functools.partial(_listed, list_, how), processes)
+        self._count = count
 
     def process(self, part: tuple[str, Span]) -> Iterator[Any]:
         progress.advance(LISTING, 0)
-        if self._processes == 1:  # Do not wait until all inputs are listed.
-            yield from self.outputs(self._list(*part))
-        else:
-            yield from self.submit(list_pickled, self._packed, *part)
+        yield from super().process(part)
 
-    def outputs(self, result: Iterable[T]) -> Iterator[Any]:
+    def _finished(self, result: Iterable[T]) -> Iterator[Any]:
         total = 0
         for each in result:
             count = self._count(each)
             total += count
             progress.advance(LISTING, count)
             Metrics.counter("files", "found").inc(count)
-            yield from self._outputs_of(each)
+            yield each
         yield TaggedOutput(self.FOUND, total)
+
+
+def _listed(list_: Callable[..., Any], how: Callable[..., Any], part: tuple[str, Span]) -> Any:
+    return how(list_(*part))
 
 
 _BYTES, _UNCOUNTED = "bytes", "uncounted"
@@ -143,11 +138,11 @@ class ListTasks(beam.PTransform):
         self._job, self._processes, self._phases = job, processes, phases
 
     def expand(self, pipeline: beam.Pipeline) -> Listed:
-        outputs = functools.partial(_task_outputs, phases=self._phases)
-        step = ListStep(self._job.tasks, operator.attrgetter("count"), outputs, self._processes)
+        step = ListStep(self._job.tasks, operator.attrgetter("count"), self._processes)
         parts, cut = cut_patterns(pipeline, self._job.inputs, self._processes)
-        listed = parts | "List" >> beam.ParDo(step).with_outputs(
-            step.FOUND, _BYTES, _UNCOUNTED, main="tasks"
+        found = parts | "List" >> beam.ParDo(step).with_outputs(step.FOUND, main="tasks")
+        listed = found["tasks"] | "Sort" >> beam.FlatMap(_task_outputs, self._phases).with_outputs(
+            _BYTES, _UNCOUNTED, main="tasks"
         )
         tasks = listed["tasks"]
         if count := self._job.range_counter():
@@ -160,4 +155,4 @@ class ListTasks(beam.PTransform):
                 | "NumberRanges" >> beam.FlatMap(_numbered, self._job.inputs.task_bytes)
             )
             tasks = (tasks, numbered) | "AllTasks" >> beam.Flatten()
-        return Listed(tasks | "Spread" >> beam.Reshuffle(), listed[step.FOUND], listed[_BYTES], cut)
+        return Listed(tasks | "Spread" >> beam.Reshuffle(), found[step.FOUND], listed[_BYTES], cut)

@@ -11,7 +11,7 @@ import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -34,7 +34,7 @@ from beam_jobs.pipeline.planning.learn_tokens import (
 from beam_jobs.pipeline.planning.list_tasks import ListStep, ListTasks, cut_patterns
 from beam_jobs.pipeline.planning.shards import (
     Measure,
-    Planned,
+    PlannedShards,
     PlanShards,
     Side,
 )
@@ -43,10 +43,7 @@ from beam_jobs.pipeline.steps import (
     PLANNING,
     AsMerged,
     AsWhole,
-    MergeInPieces,
     ReadTasks,
-    TaskStep,
-    as_whole,
     loading_pool,
     once,
 )
@@ -67,12 +64,12 @@ COUNTING, READING, ENCODING = "counting", "reading", "encoding"
 SUMMARY, REFERENCES, LEARNED = "summary", "references", "learned"
 
 
-def _outputs_of(result: FirstPassResult, phase: str = PLANNING, growth: float = 1) -> Iterator[Any]:
+def _outputs_of(result: FirstPassResult, whole_files: bool, growth: float) -> Iterator[Any]:
     """Yields the outputs of the first pass: packed blocks of hashes, a summary, packed references, learned facts."""
     found = sum(split.rejected + split.records for split in result.summary.splits)
     for split in result.summary.splits:
         split.bytes = int(split.bytes * growth)
-    Metrics.counter(*(("files", "planned") if phase == PLANNING else ("parts", "found"))).inc(found)
+    Metrics.counter(*(("files", "planned") if whole_files else ("parts", "found"))).inc(found)
     yield TaggedOutput(SUMMARY, result.summary)
     yield from result.blocks
     for block in result.references:
@@ -81,22 +78,11 @@ def _outputs_of(result: FirstPassResult, phase: str = PLANNING, growth: float = 
         yield TaggedOutput(LEARNED, element)
 
 
-class _FirstPass(TaskStep[FirstPassResult]):
-    """Task -> the outputs of the first pass."""
-
-    def __init__(self, job: Job, output: Output, processes: int) -> None:
-        super().__init__(PLANNING if job.whole_files else READING, processes)
-        self._job, self._output = job, output
-
-    def work(self, strata: bytes, tokenizer: str) -> Callable[[Task], FirstPassResult]:
-        rules = SplitRules(self._output.placement, strata)
-        return self._job.first_pass(rules, tokenizer).read
-
-    def outputs(self, result: FirstPassResult) -> Iterator[Any]:
-        mapper = self._output.mapper
-        # The sizes of whole files are measured with the mapper.
-        growth = mapper.growth if mapper and self._phase == READING else 1
-        return _outputs_of(result, self._phase, growth)
+def _reader(
+    job: Job, output: Output, strata: bytes, tokenizer: str
+) -> Callable[[Task], FirstPassResult]:
+    """The first pass over a task."""
+    return job.first_pass(SplitRules(output.placement, strata), tokenizer).read
 
 
 def _measure(references: list[bytes], loader: Loader, processes: int) -> list[int | Reject]:
@@ -111,6 +97,24 @@ def _measure(references: list[bytes], loader: Loader, processes: int) -> list[in
 
 def _found_after(found: int, _: Schema) -> int:
     return found
+
+
+class Planned(NamedTuple):
+    """The results of the planning half, for the writing half.
+
+    Attributes:
+        tasks: The tasks to encode.
+        hashes: Packed blocks with the hash of every record.
+        references: Packed blocks of references; empty if records are parts of files.
+        shards: The plan of the shards.
+        learned: What is known of all records.
+    """
+
+    tasks: beam.PCollection
+    hashes: beam.PCollection
+    references: beam.PCollection
+    shards: PlannedShards
+    learned: AsWhole
 
 
 class PlanRecords(beam.PTransform):
@@ -135,6 +139,7 @@ class PlanRecords(beam.PTransform):
         super().__init__()
         self._given_tokenizer, self._drops, self._dry_run = job.tokenizer, drops, dry_run
         self.job, self.output, self.processes = job.without_tokenizer(), output, processes
+        self._reading = PLANNING if job.whole_files else READING
 
     def expand(self, pipeline: beam.Pipeline) -> Planned:
         job, output, files = self.job, self.output, file_job(self.job)
@@ -147,10 +152,9 @@ class PlanRecords(beam.PTransform):
             first_pass = FileFirstPass(rules=rules, job=files)
             # Files that need no earlier pass are read as they are listed.
             inputs = operator.attrgetter("summary.inputs")
-            step = ListStep(first_pass.read_listed, inputs, _outputs_of, self.processes)
-            tags = SUMMARY, REFERENCES, LEARNED, step.FOUND
-            read = parts | "List" >> beam.ParDo(step).with_outputs(*tags, main="hashes")
-            tasks, found = parts, read[step.FOUND]
+            step = ListStep(first_pass.read_listed, inputs, self.processes)
+            listed = parts | "List" >> beam.ParDo(step).with_outputs(step.FOUND, main="results")
+            tasks, found, results = parts, listed[step.FOUND], listed["results"]
         else:
             listed = pipeline | "ListTasks" >> ListTasks(job, self.processes, self._phases())
             found, cut = listed.found, listed.cut
@@ -162,12 +166,15 @@ class PlanRecords(beam.PTransform):
                 tallies.append(tally)
             strata = self._strata(tasks)
             tokenizer = self._tokenizer((tasks, listed.bytes, found), strata)
-            has_earlier_pass = self._phases()[0] not in (PLANNING, READING)
+            has_earlier_pass = self._phases()[0] != self._reading
             spread = tasks | "SpreadAgain" >> beam.Reshuffle() if has_earlier_pass else tasks
-            keys = beam.ParDo(_FirstPass(job, output, self.processes), strata, tokenizer)
-            read = spread | "ReadKeys" >> keys.with_outputs(
-                SUMMARY, REFERENCES, LEARNED, main="hashes"
-            )
+            step = ReadTasks(self._reading, partial(_reader, job, output), self.processes)
+            results = spread | "ReadKeys" >> beam.ParDo(step, strata, tokenizer)
+        # The sizes of whole files are measured with the mapper.
+        growth = output.mapper.growth if output.mapper and not job.whole_files else 1
+        read = results | "Results" >> beam.FlatMap(
+            _outputs_of, job.whole_files, growth
+        ).with_outputs(SUMMARY, REFERENCES, LEARNED, main="hashes")
         schema = self._schema(read)
         if isinstance(job.learns, LearnSchema):
             # Records that contradict each other must fail the job before it clears the output.
@@ -190,13 +197,13 @@ class PlanRecords(beam.PTransform):
         if isinstance(job.learns, LearnWords):
             build = BuildVocabulary(job.learns.size, shards.summary)
             built = read[LEARNED] | "Vocabulary" >> build
-            vocabulary = as_whole(built, "Vocabulary")
+            vocabulary = AsWhole(built, "Vocabulary")
         known = output.append.names if output.append else None
         classes = shards.summary, job.class_names, known
-        names = as_whole(once(pipeline, "LabelNames", label_names_of, *classes), "Names")
+        names = AsWhole(once(pipeline, "LabelNames", label_names_of, *classes), "Names")
         facts = schema, names, vocabulary, tokenizer, strata
-        learned = as_whole(once(pipeline, "Learned", Learned, *facts), "Learned")
-        return Planned(tasks, read["hashes"], shards, learned, read[REFERENCES])
+        learned = AsWhole(once(pipeline, "Learned", Learned, *facts), "Learned")
+        return Planned(tasks, read["hashes"], read[REFERENCES], shards, learned)
 
     def _measure(self) -> Measure | None:
         """Measures sampled records whose sizes are not known yet, because they were not read."""
@@ -212,7 +219,7 @@ class PlanRecords(beam.PTransform):
             *[near.phase for near in self._drops],
             *[COUNTING] * self.output.placement.plans_splits,
             *[SAMPLING] * samples,
-            PLANNING if self.job.whole_files else READING,
+            self._reading,
             *([ENCODING] if not (self.job.whole_files or self._dry_run) else []),
         ]
 
@@ -230,24 +237,24 @@ class PlanRecords(beam.PTransform):
             count = self.job.first_pass(SplitRules(placement), "skip").label_hashes
         counted = tasks | "Count" >> beam.ParDo(ReadTasks(COUNTING, count, self.processes))
         plan = plan_groups if placement.deals_groups else plan_strata
-        return as_whole(plan(counted, placement), "Splits")
+        return AsWhole(plan(counted, placement), "Splits")
 
     def _schema(self, read: beam.pvalue.DoOutputsTuple) -> Side[Schema]:
         """The features of every record, as the job knows or learns them."""
         learns = self.job.learns
         if not isinstance(learns, LearnSchema) or self.output.mapper:
             return self.output.schema
-        learned = read[LEARNED] | "MergeLearned" >> MergeInPieces(learns.empty)
-        sides = AsMerged(learned, learns.empty), self.output.placement.split_features
-        return as_whole(once(learned.pipeline, "Schema", learns.schema_of, *sides), "Schema")
+        learned = AsMerged(read[LEARNED], "MergeLearned", learns.empty)
+        sides = learned, self.output.placement.split_features
+        return AsWhole(once(read[LEARNED].pipeline, "Schema", learns.schema_of, *sides), "Schema")
 
     def _tokenizer(self, inputs: tuple[beam.PCollection, ...], strata: Side[bytes]) -> Side[str]:
         """The given or learned tokenizer; "" without subwords."""
         if self._given_tokenizer:
             # A side input, because a value would be pickled into every step that takes it.
             given = inputs[0].pipeline | "GivenTokenizer" >> beam.Create([self._given_tokenizer])
-            return as_whole(given, "Tokenizer")
+            return AsWhole(given, "Tokenizer")
         if not isinstance(self.job.learns, LearnSubwords):
             return ""
         learn = LearnTokenizer(self.job.learns, self.output, self.processes, strata)
-        return AsWhole(inputs | "LearnTokenizer" >> learn)
+        return AsWhole(inputs | "LearnTokenizer" >> learn, "Tokenizer")

@@ -17,9 +17,8 @@ from apache_beam.pvalue import AsList, AsSideInput
 from beam_jobs.dataset.generations import prepare
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import loss_error
-from beam_jobs.jobs.passes import Learned
 from beam_jobs.jobs.text.sample import check_training
-from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, in_pieces, once
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, once
 from beam_jobs.plan.group_splits import check_planned
 from beam_jobs.plan.near_pairs import NearTally, check_near
 from beam_jobs.plan.placement import Placement
@@ -105,32 +104,14 @@ class PlannedShards(NamedTuple):
     """The results of `PlanShards`.
 
     Attributes:
-        plan: PCollection of the packed `Plan` in pieces, for `AsWhole`.
+        plan: The side input of the packed `Plan`.
         summary: The side input of the `Summary` of all records.
         measured: PCollection of one list: sizes in bytes, or rejects, of the records that were sampled.
     """
 
-    plan: beam.PCollection
+    plan: AsWhole
     summary: AsSideInput
     measured: beam.PCollection
-
-
-class Planned(NamedTuple):
-    """The results of the planning half, for the writing half.
-
-    Attributes:
-        inputs: The elements to encode: tasks, or encoded records.
-        hashes: Packed blocks with the hash of every record.
-        shards: The plan of the shards.
-        learned: What is known of all records.
-        references: Packed blocks of references; None if records are parts of files.
-    """
-
-    inputs: beam.PCollection
-    hashes: beam.PCollection
-    shards: PlannedShards
-    learned: Side[Learned]
-    references: beam.PCollection | None = None
 
 
 class PlanShards(beam.PTransform):
@@ -161,13 +142,13 @@ class PlanShards(beam.PTransform):
     def expand(self, inputs: tuple[beam.PCollection, ...]) -> PlannedShards:
         summaries, blocks, *listed = inputs
         empty = partial(Summary.empty, len(self._output.num_shards))
-        summary: AsSideInput = AsMerged(summaries | "Summarise" >> MergeInPieces(empty), empty)
+        summary: AsSideInput = AsMerged(summaries, "Summarise", empty)
         start = blocks.pipeline | "Once" >> beam.Create([None])
         if self._passes:
             start = once(start, "CheckPasses", check_passes, summary, *self._passes)
         how = self._output, self._measure, self._prepare, self._patterns
         drafted = once(start, "Draft", _draft, *how, summary, *map(AsList, listed))
-        draft = as_whole(drafted | beam.Keys(), "Draft")
+        draft = AsWhole(drafted | beam.Keys(), "Draft")
         boundaries = (
             blocks
             # Directly before a side input: a runner that loses elements which it hands over twice
@@ -178,4 +159,4 @@ class PlanShards(beam.PTransform):
             | "PickBoundaries" >> beam.Map(_pick_boundaries, draft)
         )
         plan = once(start, "Finish", _finish, draft, AsList(boundaries), summary, self._output)
-        return PlannedShards(in_pieces(plan, "Plan"), summary, drafted | beam.Values())
+        return PlannedShards(AsWhole(plan, "Plan"), summary, drafted | beam.Values())

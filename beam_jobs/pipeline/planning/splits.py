@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import apache_beam as beam
 from apache_beam.pvalue import AsList
 
-from beam_jobs.pipeline.steps import AsMerged, MergeInPieces, as_whole, once
+from beam_jobs.pipeline.steps import AsMerged, AsWhole, once
 from beam_jobs.plan.group_splits import GroupSizes, deal_groups
 from beam_jobs.plan.placement import Placement
 from beam_jobs.plan.strata import (
@@ -43,14 +43,11 @@ def _pick_edges(
 def plan_strata(blocks: beam.PCollection, placement: Placement) -> beam.PCollection:
     """The step from `LabelHashes`, of any size, to one packed `Strata`."""
     blocks |= "CutLabels" >> beam.FlatMap(LabelHashes.pieces)
-    counted = (
-        blocks | "CountLabels" >> beam.Map(_count) | "MergeCounts" >> MergeInPieces(LabelCounts)
-    )
-    counts = AsMerged(counted, LabelCounts)
+    counts = AsMerged(blocks | "CountLabels" >> beam.Map(_count), "MergeCounts", LabelCounts)
     again = blocks | "RebalanceLabels" >> beam.Reshuffle()
-    filled = again | "FillBins" >> beam.Map(_fill, counts) | "MergeBins" >> MergeInPieces(Histogram)
-    sides = counts, AsMerged(filled, Histogram), placement
-    cuts = as_whole(once(blocks.pipeline, "PlaceCuts", place_cuts, *sides), "Cuts")
+    filled = AsMerged(again | "FillBins" >> beam.Map(_fill, counts), "MergeBins", Histogram)
+    sides = counts, filled, placement
+    cuts = AsWhole(once(blocks.pipeline, "PlaceCuts", place_cuts, *sides), "Cuts")
     picked = (
         again
         | "SelectLabelHashes" >> beam.FlatMap(wanted_hashes, cuts)
@@ -68,5 +65,5 @@ def _deal(sizes: GroupSizes, placement: Placement) -> bytes:
 
 def plan_groups(sizes: beam.PCollection, placement: Placement) -> beam.PCollection:
     """The step from `GroupSizes` to one packed `GroupSplits`; empty bytes to use hashes."""
-    merged = AsMerged(sizes | "MergeSizes" >> MergeInPieces(GroupSizes), GroupSizes)
+    merged = AsMerged(sizes, "MergeSizes", GroupSizes)
     return once(sizes.pipeline, "Deal", _deal, merged, placement)

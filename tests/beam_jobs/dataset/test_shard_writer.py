@@ -411,7 +411,7 @@ def write_files(
     shards = FileShards(replace(loader, output=output), plan_of(records).pack())
     try:
         pieces = Pieces(pool, pickle.dumps(shards.piece), str(directory), 8)
-        return shards.write(KEY, blocks, pieces if processes > 1 else None)
+        return shards.write((KEY, blocks), pieces if processes > 1 else None)
     finally:
         pool.close()
 

@@ -143,7 +143,7 @@ def test_the_transform_merges_counts_of_all_bundles(monkeypatch):
     options = PipelineOptions(["--allow_unsafe_triggers"])
     with test_pipeline.TestPipeline(options=options) as pipeline:
         counted = pipeline | "Summary" >> beam.Create([summary_of(every)])
-        summary = AsMerged(counted, lambda: Summary([]))
+        summary = AsMerged(counted, "Merge", lambda: Summary([]))
         built = pipeline | beam.Create(parts) | BuildVocabulary(9, summary)
         assert_that(built, equal_to([vocabulary(every, 9)]))
 

@@ -19,7 +19,7 @@ SMALL = (
     *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
     *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
     *("Read/Cut", "Read/ListTasks/Cut", "Read/ListTasks/List", "Read/Plan/CutDraft"),
-    *("Read/Plan/CutPlan", "Write", "WriteRuns/Write", "CommitDataset"),
+    *("Read/Plan/CutPlan", "Written", "WriteRuns/Count", "CommitDataset"),
 )
 
 

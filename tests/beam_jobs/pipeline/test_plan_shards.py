@@ -99,7 +99,7 @@ def run_plan(
                 cut = [1] * len(listed)
                 inputs.append(pipeline | "Cut" >> beam.Create(cut, reshuffle=False))
             planned = tuple(inputs) | PlanShards(output, measure, len(listed or ()))
-            assert_that(planned.plan, keep)
+            assert_that(planned.plan.pvalue, keep)
         return Plan.unpack(file.read_bytes())
 
 
