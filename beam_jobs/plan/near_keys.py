@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.equality import Equality, Similarity
 from beam_jobs.plan.shards import ONE_KEY
@@ -72,17 +71,6 @@ class Probes:
     kept_out: bool
     numbers: np.ndarray
     rows: np.ndarray
-
-    def pack(self) -> bytes:
-        """The probes as bytes."""
-        owner, kept_out = Ragged.of_texts([self.owner]), np.array(self.kept_out)
-        return pack(owner, kept_out, self.numbers, self.rows)
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Probes:
-        """The probes that `pack` packed."""
-        owner, kept_out, numbers, rows = unpack(data)
-        return cls(owner.texts()[0], bool(kept_out), numbers, rows)
 
 
 class Keys(NamedTuple):

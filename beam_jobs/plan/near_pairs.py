@@ -41,16 +41,16 @@ class NearPairs(NamedTuple):
     kept_out: np.ndarray
 
 
-def only_one(name: bytes, packed: Sequence[bytes], needed: bool) -> Probes | None:
+def only_one(name: bytes, probes: Sequence[Probes], needed: bool) -> Probes | None:
     """The probes of a block, which arrive once if they are needed; DataError if the runner lost them.
 
     They arrive twice if two tasks have one id, which is a UsageError: their records have the same keys.
     """
-    if len(packed) > 1:
-        raise duplicate_key(Probes.unpack(packed[0]).owner)
-    if needed and not packed:
+    if len(probes) > 1:
+        raise duplicate_key(probes[0].owner)
+    if needed and not probes:
         raise loss_error(f"a block of sketches ({name.hex()})")
-    return Probes.unpack(packed[0]) if packed else None
+    return probes[0] if probes else None
 
 
 def sent(probes: Probes, pairs: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
