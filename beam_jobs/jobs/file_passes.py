@@ -9,23 +9,23 @@ import contextlib
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.file_parts import FilePart, PlacedPart, placed_parts, split_sources
 from beam_jobs.jobs.job import FileJob, Part
 from beam_jobs.jobs.near import Near, SketchBuilder, Sketched
 from beam_jobs.jobs.passes import (
-    EncodedBatch,
     EncodedRecords,
-    EncodingPlan,
     FirstPass,
     FirstPassResult,
     FoundRecords,
+    Learned,
     SecondPass,
 )
 from beam_jobs.jobs.record import complete, source_values
@@ -241,20 +241,17 @@ class FileSecondPass(SecondPass):
     job: FileJob
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        batch = EncodedBatch()
-        for parts, rejects in placed_parts(self.job, self.plan.rules, task):
+        batch = EncodedRecords()
+        for parts, rejects in placed_parts(self.job, self.rules, task):
             batch.rejects += rejects
             for found in parts:
-                for _ in self._add(batch, found, encoder):
-                    # Windows may take many times the bytes of a file.
-                    if batch.size >= _BATCH_BYTES:
-                        yield batch.take()
-        yield batch.take()
+                batch = yield from self._add(batch, found, encoder)
+        yield batch
 
     def _add(
-        self, batch: EncodedBatch, found: PlacedPart, encoder: RecordEncoder
-    ) -> Iterator[None]:
-        """Adds the records of a part to a batch, one at a time."""
+        self, batch: EncodedRecords, found: PlacedPart, encoder: RecordEncoder
+    ) -> Generator[EncodedRecords, None, EncodedRecords]:
+        """Adds the records of a part to a batch; yields full ones, and returns the last one."""
         part, values, split = found.part, found.values, int(found.split)
         done, labels = 0, part.labels
         try:
@@ -270,13 +267,16 @@ class FileSecondPass(SecondPass):
                 except RejectError as error:  # of a function, which may take the next one
                     batch.late.append((Reject.of(key, "encode", error), split))
                 done += 1
-                yield
+                if batch.size >= _BATCH_BYTES:  # Windows may take many times the bytes of a file.
+                    yield batch
+                    batch = EncodedRecords()
             batch.rejects += part.rejects
         except (RejectError, ValueError) as error:
             _fail(batch, found, done, error)
+        return batch
 
 
-def _fail(batch: EncodedBatch, found: PlacedPart, done: int, error: Exception) -> None:
+def _fail(batch: EncodedRecords, found: PlacedPart, done: int, error: Exception) -> None:
     """Rejects a part, or if the first pass has found its records, the remaining ones."""
     part, split = found.part, int(found.split)
     try:
@@ -307,8 +307,8 @@ class FilesInParts(FileJob):
     def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
         return FileFirstPass(rules=rules, job=self)
 
-    def second_pass(self, plan: EncodingPlan) -> SecondPass:
-        return FileSecondPass(plan, self)
+    def second_pass(self, output: Output, learned: Learned) -> SecondPass:
+        return FileSecondPass(output, learned, self)
 
     def sketcher(self, near: Near, rules: SplitRules) -> Callable[[Task], Sketched]:
         return functools.partial(FileFirstPass(rules=rules, job=self).sketches, near)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.encodings import NONE, Encodings, with_encodings
 from beam_jobs.jobs.near import Compared, Near, Sketched
-from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
+from beam_jobs.jobs.passes import FirstPass, Learned, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.records.encode import Record
 from beam_jobs.records.pieces import Divisible
@@ -195,7 +196,7 @@ class Job(abc.ABC):
         """
 
     @abc.abstractmethod
-    def second_pass(self, plan: EncodingPlan) -> SecondPass:
+    def second_pass(self, output: Output, learned: Learned) -> SecondPass:
         """The pass that encodes the records."""
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.job import Job
-from beam_jobs.jobs.passes import EncodingPlan, Learned
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.plan.placement import Placement, Splits
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.mapping import Mapper, feature_of, load_function, merged, stated
@@ -119,7 +119,7 @@ def _first_records(job: Job, mapper: Mapper) -> _FirstRecords:
     job = job.unlearned()
     output = Output("", _NOTHING, Placement(0, Splits()), num_shards=(0,), mapper=mapper)
     learned = Learned(_NOTHING, None, job.vocabulary, job.tokenizer)
-    read = job.second_pass(EncodingPlan(output, learned, shard_plan=b""))
+    read = job.second_pass(output, learned)
     first = _FirstRecords()
     found = (job.sources(pattern, _FILES) for pattern in job.inputs.patterns)
     with contextlib.suppress(_EnoughError):

@@ -11,7 +11,7 @@ import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from beam_jobs.plan.strata import LabelHashes
 from beam_jobs.plan.summary import SampledRecord, Summary
 from beam_jobs.records.blocks import HASHES_PER_BLOCK, Block, pack_reject
 from beam_jobs.records.encode import RecordCounter, RecordEncoder
-from beam_jobs.records.mapping import Mapper
 from beam_jobs.records.pieces import Divisible
 from beam_jobs.records.rejects import Reject
 from beam_jobs.records.runs import BundleRuns, RunIndex
@@ -38,29 +37,19 @@ from readers.format.encode.records import Encoder
 from readers.format.schema import Schema
 
 
-class Learner(Protocol):
-    """Collects facts for one kind of job, such as counts of words."""
-
-    def add(self, part: Any, /) -> None:
-        """Adds the `FoundRecords.learned` of some records."""
-
-    def elements(self) -> Iterator[Divisible]:
-        """Yields everything that was collected, in the form that the pipeline combines."""
-
-
 class FirstPassResult(NamedTuple):
     """The result of the first pass over a task.
 
     Attributes:
         summary: Counts of its records.
         blocks: The packed hashes of the records that can be written.
-        learned: The elements of the pass's `Learner`, if it has one.
+        learned: What the job learns from them, if anything.
         references: Packed blocks of the references of the records, and of rejects, if each is a whole file.
     """
 
     summary: Summary
     blocks: list[bytes]
-    learned: list[Any]
+    learned: Divisible | None
     references: list[bytes]
 
 
@@ -79,7 +68,7 @@ class FoundRecords(NamedTuple):
         labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
         classes: Labels of rejected inputs, which are classes whether or not a record has them.
-        learned: The argument of `Learner.add`; None if there is nothing to learn.
+        learned: What the job learns from them; None if there is nothing to learn.
         duplicates: uint8 [m], the splits of records that were dropped.
         texts: The number of texts that the records were cut from.
         class_counts: How often each class of other features than the label occurs, by feature.
@@ -95,7 +84,7 @@ class FoundRecords(NamedTuple):
     labels: Sequence[Label | None]
     rejects: list[Reject]
     classes: Collection[Label] = ()
-    learned: Any = None
+    learned: Divisible | None = None
     duplicates: np.ndarray = np.empty(0, np.uint8)
     texts: int = 0
     class_counts: Mapping[str, Mapping[str, int]] = {}
@@ -105,46 +94,34 @@ class FoundRecords(NamedTuple):
     rejected_parts: int = 0
 
 
-class EncodedRecords(NamedTuple):
+@dataclass
+class EncodedRecords:
     """Records that the second pass has encoded.
 
     Attributes:
         keys: Their keys in UTF-8.
-        splits: uint8 [n], the split of each.
+        splits: The split of each.
         frames: The framed Examples; they may be views of memory that the next records overwrite.
         rows: Their rows of the index.
         rejects: Inputs that the first pass rejected too.
         late: (reject, split) of inputs that the first pass accepted.
     """
 
-    keys: list[bytes]
-    splits: np.ndarray
-    frames: Sequence[bytes | memoryview]
-    rows: Sequence[bytes]
-    rejects: list[Reject]
-    late: Sequence[tuple[Reject, int]] = ()
-
-
-@dataclass
-class EncodedBatch:
-    """Records that are encoded one by one, and handed over together."""
-
-    records: list[tuple[bytes, int, bytes, bytes]] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    splits: Any = field(default_factory=list)
+    frames: list[Any] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     late: list[tuple[Reject, int]] = field(default_factory=list)
     size: int = 0
 
     def add(self, key: bytes, split: int, frame: bytes, row: bytes) -> None:
-        """Adds a record: its key in UTF-8, its split, its framed Example, and its row of the index."""
-        self.records.append((key, split, frame, row))
+        """Adds a record; `size` is that of all frames that were added so, in bytes."""
+        self.keys.append(key)
+        self.splits.append(split)
+        self.frames.append(frame)
+        self.rows.append(row)
         self.size += len(frame)
-
-    def take(self) -> EncodedRecords:
-        """Returns what was added, and empties the batch."""
-        keys, splits, frames, rows = zip(*self.records, strict=True) if self.records else [()] * 4
-        rejects, late = self.rejects, self.late
-        self.records, self.rejects, self.late, self.size = [], [], [], 0
-        return EncodedRecords(list(keys), np.array(splits, np.uint8), frames, rows, rejects, late)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +133,6 @@ class FirstPass(abc.ABC):
     @abc.abstractmethod
     def found(self, task: Task) -> Iterator[FoundRecords]:
         """Yields the records of a task."""
-
-    def learner(self) -> Learner | None:
-        """A `Learner` for the records of one task; None if there is nothing more to learn."""
-        return None
 
     def read(self, task: Task) -> FirstPassResult:
         """Reads the records of a task, without encoding them.
@@ -175,7 +148,7 @@ class FirstPass(abc.ABC):
         summary = Summary.empty(len(placement.splits.names))
         summary.inputs = inputs
         blocks, references = list[Block](), list[bytes]()
-        learner = self.learner()
+        learned: Divisible | None = None
         for part in found:
             for reject in part.rejects:
                 summary.add_reject(placement.split(reject.key), reject)
@@ -199,10 +172,11 @@ class FirstPass(abc.ABC):
             summary.texts += part.texts + len(part.duplicates)
             summary.parts += part.parts
             summary.rejected_parts += part.rejected_parts
-            if learner and part.learned is not None:
-                learner.add(part.learned)
-        learned = list(learner.elements()) if learner else []
-        summary.learned = sum(element.contents() or 0 for element in learned)
+            if learned is None:
+                learned = part.learned
+            elif part.learned is not None:
+                learned.merge(part.learned)
+        summary.learned = (learned and learned.contents()) or 0
         hashes = list[bytes]()
         if blocks:
             every = Block.join(blocks)
@@ -268,36 +242,6 @@ class Learned(NamedTuple):
     strata: bytes = b""
 
 
-@dataclass(frozen=True)
-class EncodingPlan:
-    """Everything that must be known before the first record is encoded.
-
-    Attributes:
-        shard_plan: The packed `Plan` of the shards.
-        runs: Takes the encoded records; None to return them.
-    """
-
-    output: Output
-    learned: Learned
-    shard_plan: bytes
-    runs: BundleRuns | None = None
-
-    @functools.cached_property
-    def rules(self) -> SplitRules:
-        """Determines the split of each record."""
-        return SplitRules(self.output.placement, self.learned.strata)
-
-    @property
-    def mapper(self) -> Mapper | None:
-        """Makes the features of the records from those of the job; None if they are the same."""
-        return self.output.mapper
-
-    @property
-    def job_schema(self) -> Schema:
-        """The features of the job's own records."""
-        return self.mapper.features if self.mapper else self.learned.schema
-
-
 def mapped_records(
     encoder: RecordEncoder,
     keys: list[bytes],
@@ -309,21 +253,22 @@ def mapped_records(
 
     `keys` are in UTF-8, `splits` is uint8 [n]; `record` returns the features of a record, given its number.
     """
-    batch = EncodedBatch(rejects=rejects)
+    batch = EncodedRecords(rejects=rejects)
     for row, (key, split) in enumerate(zip(keys, splits.tolist(), strict=True)):
         name = key.decode("utf-8", "surrogateescape")
         try:
             batch.add(key, split, *encoder.encode(split, record(row), key=name))
         except (RejectError, ValueError) as error:
             batch.late.append((Reject.of(name, "encode", error), split))
-    return batch.take()
+    return batch
 
 
 @dataclass(frozen=True)
 class SecondPass(abc.ABC):
     """Task -> encoded records."""
 
-    plan: EncodingPlan
+    output: Output
+    learned: Learned
 
     @abc.abstractmethod
     def encoded(self, task: Task, encoder: Any) -> Iterator[EncodedRecords]:
@@ -335,49 +280,55 @@ class SecondPass(abc.ABC):
 
     def counter(self) -> RecordCounter:
         """Encodes records and keeps statistics; only keeps statistics of records that are encoded already."""
-        return RecordEncoder(self._encoder, self.plan.mapper)
+        return RecordEncoder(self._encoder, self.output.mapper)
 
     @functools.cached_property
-    def _shard_plan(self) -> Plan:
-        return Plan.unpack(self.plan.shard_plan)
+    def rules(self) -> SplitRules:
+        """Determines the split of each record."""
+        return SplitRules(self.output.placement, self.learned.strata)
+
+    @property
+    def job_schema(self) -> Schema:
+        """The features of the job's own records."""
+        return self.output.mapper.features if self.output.mapper else self.learned.schema
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self.plan.learned.schema, self.plan.output.feature_names)
+        return Encoder(self.learned.schema, self.output.feature_names)
 
     @functools.cached_property
     def class_ids(self) -> ClassIds:
-        return ClassIds(self.plan.learned.names)
+        return ClassIds(self.learned.names)
 
-    def encode(self, task: Task) -> SecondPassResult:
-        """Encodes the records of a task, rejects among them.
+    def encode(self, plan: bytes, runs: BundleRuns, task: Task) -> SecondPassResult:
+        """Encodes the records of a task, rejects among them, into runs, given the packed plan of the shards.
 
         Raises:
             UsageError: `encoded` raises it.
             DataError: The spool has no room, or a label was not seen in the first pass.
         """
-        assert self.plan.runs
         encoder = self.counter()
-        assign = functools.partial(shards_of, self._shard_plan)
+        assign = functools.partial(shards_of, Plan.unpack(plan))
         try:
-            runs = [
+            written = [
                 run
                 for records in self.encoded(task, encoder)
-                for run in self.plan.runs.add(self._block(records), assign)
+                for run in runs.add(self._block(records), assign)
             ]
         except RejectError as error:
             raise DataError(
                 f"{error}: the inputs changed while the job ran; no dataset was written, run "
                 "it again"
             ) from None
-        return runs, list(encoder.statistics())
+        return written, list(encoder.statistics())
 
     def _block(self, records: EncodedRecords) -> Block:
-        placement, columns = self.plan.rules.placement, (records.frames, records.rows, records.keys)
+        placement, columns = self.output.placement, (records.frames, records.rows, records.keys)
         lengths = np.zeros(len(records.keys), np.uint32)
         for column in columns:
             lengths += np.fromiter(map(len, column), np.uint32, len(column))
         # Joined in one call, frames are copied once.
         data = b"".join(itertools.chain.from_iterable(zip(*columns, strict=True)))
-        block = Block(placement.orders(records.keys), records.splits, Ragged(lengths, data))
+        splits = np.asarray(records.splits, np.uint8)
+        block = Block(placement.orders(records.keys), splits, Ragged(lengths, data))
         return _with_rejects(placement, block, records.rejects, records.late)

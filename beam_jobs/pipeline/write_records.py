@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -16,7 +17,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.job import Job
-from beam_jobs.jobs.passes import EncodingPlan, Learned, SecondPassResult
+from beam_jobs.jobs.passes import Learned, SecondPassResult
 from beam_jobs.pipeline.commit_dataset import CommitDataset
 from beam_jobs.pipeline.planning.records import ENCODING, PlanRecords
 from beam_jobs.pipeline.steps import STATISTICS, ReadTasks, at_end_of_bundle, loading_pool
@@ -39,8 +40,8 @@ class _SecondPass(ReadTasks[SecondPassResult]):
         self._runs = BundleRuns(Spool(self._output.staging), uuid.uuid4().hex)
 
     def _encoder(self, plan: bytes, learned: Learned) -> Callable[[Task], SecondPassResult]:
-        encoding = EncodingPlan(self._output, learned, plan, self._runs)
-        return self._job.second_pass(encoding).encode
+        assert self._runs
+        return partial(self._job.second_pass(self._output, learned).encode, plan, self._runs)
 
     def finish_bundle(self) -> Iterator[Any]:
         yield from super().finish_bundle()

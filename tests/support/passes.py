@@ -5,15 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.file_passes import FileFirstPass, FileSecondPass
 from beam_jobs.jobs.file_shards import Loader
-from beam_jobs.jobs.passes import EncodingPlan, Learned
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement, Splits
-from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.records.blocks import Block
 from beam_jobs.records.runs import RunIndex
 from beam_jobs.sources.chunks import Chunk, Task
@@ -83,10 +80,8 @@ def loader_of(job: Any, names: Names | None = None) -> Loader:
 
 
 def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecondPass:
-    shard = SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64))
-    plan = Plan((shard,) * len(placement.splits.names)).pack()
     output = Output("", job.schema, placement, (0,))
-    return FileSecondPass(EncodingPlan(output, Learned(job.schema, names), plan, Kept()), job)
+    return FileSecondPass(output, Learned(job.schema, names), job)
 
 
 def encode(job: Any, names: Names | None = None, placement: Placement = ONE) -> SecondResult:

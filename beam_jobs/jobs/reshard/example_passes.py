@@ -15,7 +15,6 @@ from beam_jobs.jobs.passes import (
     EncodedRecords,
     FirstPass,
     FoundRecords,
-    Learner,
     SecondPass,
     mapped_records,
 )
@@ -44,9 +43,6 @@ class ReshardFirstPass(FirstPass):
     """
 
     spec: ReshardSpec
-
-    def learner(self) -> Learner | None:
-        return SchemaGuess()
 
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for examples in examples_of(self.spec, self.rules, task):
@@ -98,28 +94,28 @@ class ReshardSecondPass(SecondPass):
 
     @functools.cached_property
     def _fit(self) -> RecordFit:
-        return RecordFit(self.plan.learned.schema, self._keeps, self.spec.given is None)
+        return RecordFit(self.learned.schema, self._keeps, self.spec.given is None)
 
     @functools.cached_property
     def _index_rows(self) -> IndexRows:
-        return IndexRows(self.plan.learned.schema)
+        return IndexRows(self.learned.schema)
 
     @functools.cached_property
     def _counted(self) -> dict[str, Feature]:
-        return {name: f for name, f in self.plan.learned.schema.items() if not f.step}
+        return {name: f for name, f in self.learned.schema.items() if not f.step}
 
     def counter(self) -> RecordCounter:
-        return super().counter() if self.plan.mapper else RecordCounter(self._counted)
+        return super().counter() if self.output.mapper else RecordCounter(self._counted)
 
     def encoded(self, task: Task, encoder: RecordCounter) -> Iterator[EncodedRecords]:
-        for examples in examples_of(self.spec, self.plan.rules, task):
+        for examples in examples_of(self.spec, self.rules, task):
             if isinstance(encoder, RecordEncoder):  # The encoder has a mapper.
                 yield self._mapped(examples, encoder)
             else:
                 yield self._kept(examples, encoder)
 
     def _mapped(self, examples: Examples, encoder: RecordEncoder) -> EncodedRecords:
-        decoder = Decoder(self.plan.job_schema)
+        decoder = Decoder(self.job_schema)
         return mapped_records(
             encoder,
             examples.keys,
@@ -162,7 +158,7 @@ class ReshardSecondPass(SecondPass):
 
     def _keeps(self, name: str) -> bool:
         """Whether to keep a feature of an Example, which may hold the shapes of another feature."""
-        of, schema = name.removesuffix(SHAPE), self.plan.learned.schema
+        of, schema = name.removesuffix(SHAPE), self.learned.schema
         if self.spec.keep:
             return name in schema or (of in schema and schema[of].has_companion)
         return name not in self.spec.drop and (of not in self.spec.drop or name in schema)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.jobs.job import Job, Learns, LearnSchema, count_ranges
 from beam_jobs.jobs.near import Compared, Near, Sketched, compared_of
-from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
+from beam_jobs.jobs.passes import FirstPass, Learned, SecondPass
 from beam_jobs.jobs.reshard.example_passes import (
     ReshardFirstPass,
     ReshardSecondPass,
@@ -122,8 +123,8 @@ class ReshardJob(ReshardSpec, Job):
     def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
         return ReshardFirstPass(rules=rules, spec=self)
 
-    def second_pass(self, plan: EncodingPlan) -> SecondPass:
-        return ReshardSecondPass(plan, self)
+    def second_pass(self, output: Output, learned: Learned) -> SecondPass:
+        return ReshardSecondPass(output, learned, self)
 
     @property
     def compared(self) -> Compared:

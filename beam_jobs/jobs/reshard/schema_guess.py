@@ -241,12 +241,6 @@ class SchemaGuess(Divisible):
             for name, guess in theirs.items():
                 self._entry(ours, name).merge(guess)
 
-    add = merge  # The name in `Learner`.
-
-    def elements(self) -> Iterator[SchemaGuess]:
-        """Yields itself, as a `Learner`."""
-        yield self
-
     def pieces(self) -> Iterator[tuple[Any, SchemaGuess]]:
         yield (), SchemaGuess(self.records, broken=self.broken)
         for name, guess in self.features.items():

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from beam_jobs.dataset.output import Output
 from beam_jobs.jobs.job import Job, Learns, LearnSubwords, LearnWords, complete_schema, count_ranges
 from beam_jobs.jobs.near import Compared, Near, Sketched
-from beam_jobs.jobs.passes import EncodingPlan, FirstPass, SecondPass
+from beam_jobs.jobs.passes import FirstPass, Learned, SecondPass
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text.sample import Sample, bin_width, sample_texts
 from beam_jobs.jobs.text.split_texts import text_sketches
@@ -51,8 +52,8 @@ class TextJob(TextSpec, Job):
     def first_pass(self, rules: SplitRules, tokenizer: str = "") -> FirstPass:
         return TextFirstPass(rules=rules, spec=self, tokenizer=tokenizer)
 
-    def second_pass(self, plan: EncodingPlan) -> SecondPass:
-        return TextSecondPass(plan, self)
+    def second_pass(self, output: Output, learned: Learned) -> SecondPass:
+        return TextSecondPass(output, learned, self)
 
     def range_counter(self) -> Callable[[Task], list[RangeCount]] | None:
         return partial(count_ranges, self.inputs, count_lines) if self.record == "line" else None

@@ -16,7 +16,6 @@ from beam_jobs.jobs.passes import (
     EncodedRecords,
     FirstPass,
     FoundRecords,
-    Learner,
     SecondPass,
     mapped_records,
 )
@@ -79,19 +78,16 @@ class TextFirstPass(FirstPass):
     def _tokenizer(self) -> Any:
         return _tokenizer_of(self.spec, (), self.tokenizer)
 
-    def learner(self) -> Learner | None:
-        learns = self.spec.tokens == "words" and not self.spec.vocabulary
-        return WordCounts() if learns else None
-
     def found(self, task: Task) -> Iterator[FoundRecords]:
         for texts, splits, duplicates in split_texts(self.spec, task, self.rules):
-            counted: Counter[bytes] | None = None
+            counted: WordCounts | None = None
             text_per_token: float = _TEXT_BYTES_PER_TOKEN[self.spec.tokens]
             if self.spec.tokens == "words":
                 training = (splits == self.rules.placement.splits.training).tolist()
                 joined = b" ".join(text for own in texts.texts for text in compress(own, training))
-                counted = Counter(words(joined))
-                text_per_token = len(joined) / counted.total() if counted else text_per_token
+                counts = Counter(words(joined))
+                text_per_token = len(joined) / counts.total() if counts else text_per_token
+                counted = None if self.spec.vocabulary else WordCounts(counts)
             if self.spec.window:
                 found = self._windows(texts, splits)
             else:
@@ -160,17 +156,17 @@ class TextSecondPass(SecondPass):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        learned = self.plan.learned
+        learned = self.learned
         return _tokenizer_of(self.spec, learned.vocabulary, learned.tokenizer)
 
     def encoded(self, task: Task, encoder: RecordEncoder) -> Iterator[EncodedRecords]:
-        for texts, splits, _ in split_texts(self.spec, task, self.plan.rules):
+        for texts, splits, _ in split_texts(self.spec, task, self.rules):
             windows = list[np.ndarray]()
             if self.spec.window:
                 texts, rows, windows = self._windows(texts)
                 splits = splits[rows]
             columns = self._columns(texts, windows)
-            if self.plan.mapper:
+            if self.output.mapper:
                 record = functools.partial(_record_of, columns)
                 yield mapped_records(encoder, texts.keys, splits, record, texts.rejects)
                 continue
@@ -187,7 +183,7 @@ class TextSecondPass(SecondPass):
             columns["label"] = [ids[label] for label in labels]
         for name, own in zip(self.spec.token_features, texts.texts, strict=False):
             columns[name] = windows or self._encoded(texts.keys, own)
-        extras, schema = self.spec.extras, self.plan.job_schema
+        extras, schema = self.spec.extras, self.job_schema
         rows = [extra_values(extras, row) for row in texts.rows] if extras else []
         columns |= {extra.name: [row[extra.name] for row in rows] for extra in extras}
         for name in dict.fromkeys([*(extra.name for extra in extras), *self.spec.encodings]):

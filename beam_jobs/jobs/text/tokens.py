@@ -50,10 +50,6 @@ class WordCounts(Divisible):
     def __init__(self, counts: Mapping[bytes, int] | None = None) -> None:
         self.counts: Counter[bytes] = Counter(counts)
 
-    def add(self, part: Mapping[bytes, int], /) -> None:
-        """Adds words with the number of their occurrences."""
-        self.counts.update(part)
-
     def merge(self, other: WordCounts) -> None:
         self.counts.update(other.counts)
 
@@ -68,10 +64,6 @@ class WordCounts(Divisible):
     def contents(self) -> int:
         """A checksum, because the count would hide that one word is lost and an equally frequent one repeated."""
         return sum(zlib.crc32(word) * n for word, n in self.counts.items())
-
-    def elements(self) -> Iterator[WordCounts]:
-        """Yields itself, as a `Learner`."""
-        yield self
 
 
 class Tokenizer:

@@ -74,8 +74,8 @@ def _outputs_of(result: FirstPassResult, whole_files: bool, growth: float) -> It
     yield from result.blocks
     for block in result.references:
         yield TaggedOutput(REFERENCES, block)
-    for element in result.learned:
-        yield TaggedOutput(LEARNED, element)
+    if result.learned is not None:
+        yield TaggedOutput(LEARNED, result.learned)
 
 
 def _reader(

@@ -20,7 +20,7 @@ from PIL import Image
 from beam_jobs.cli.reshard import ReshardedDatasetFlags
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import JobError, UsageError
-from beam_jobs.jobs.passes import EncodingPlan, Learned
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.jobs.reshard.example_passes import ReshardFirstPass, ReshardSecondPass
 from beam_jobs.jobs.reshard.examples import single_values
 from beam_jobs.jobs.reshard.manifests import InputSplits, manifests_in, read_schema, splits_of
@@ -29,7 +29,6 @@ from beam_jobs.jobs.reshard.reshard_job import UNKNOWN_SCHEMA, ReshardJob, resha
 from beam_jobs.jobs.reshard.schema_guess import SchemaGuess
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.plan.placement import Placement, Splits
-from beam_jobs.plan.shards import Plan, SplitPlan
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.sources.chunks import Chunk, Task
 from beam_jobs.sources.inputs import Inputs
@@ -48,7 +47,6 @@ from tests.support.datasets import (
     write_numbers,
 )
 from tests.support.images import encoded
-from tests.support.passes import Kept
 from tests.support.plain import example, sequence_example, tensor, write_plain
 
 ID = Schema({"id": Feature("int64")})
@@ -82,10 +80,8 @@ def first(job, rules=None):
 
 def second(job, schema, rules=None):
     """The (key, frame) pairs, rejects, late rejects and statistics of the second pass."""
-    plan = Plan((SplitPlan(0, 0, 0, 1, np.empty(0, np.uint64)),)).pack()
     output = Output("", schema, (rules or rules_of()).placement, (0,))
-    encoding = EncodingPlan(output, Learned(schema, {}), plan, Kept())
-    passed = ReshardSecondPass(encoding, job)
+    passed = ReshardSecondPass(output, Learned(schema, {}), job)
     counter = passed.counter()
     frames, rejects, late = [], [], []
     for records in passed.encoded(task_of(job), counter):

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Library
 from beam_jobs.dataset.output import Output
 from beam_jobs.errors import DataError
 from beam_jobs.jobs.near import Near
-from beam_jobs.jobs.passes import EncodingPlan, FirstPassResult, Learned
+from beam_jobs.jobs.passes import FirstPassResult, Learned
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.jobs.text import text_reader as reading
 from beam_jobs.jobs.text.sample import sample_texts
@@ -92,8 +92,8 @@ def second_pass(reader: TextJob, rules: SplitRules, task: Task, names=()) -> lis
     plan = Plan(tuple(SplitPlan(1, 0, 1, 1, np.empty(0, np.uint64)) for _ in range(every)))
     output, kept = Output("", reader.schema, rules.placement, (0,)), Kept()
     learned = Learned(reader.schema, {"label": names}, VOCABULARY, BPE, rules.strata)
-    encoding = EncodingPlan(output, learned, plan.pack(), kept)
-    assert TextSecondPass(encoding, reader).encode(task)[0] == []
+    encode = TextSecondPass(output, learned, reader).encode
+    assert encode(plan.pack(), kept, task)[0] == []
     return kept.blocks
 
 
@@ -364,7 +364,7 @@ def test_only_words_of_the_training_split_are_counted_and_sampled(tmp_path):
     (task,) = tasks_of(reader)
     training = [row["text"] for row in rows if row.get("split") == "train"]
     read = first_pass(reader, rules, task)
-    counts = read.learned[0].counts
+    counts = read.learned.counts
     assert counts == Counter(word for text in training for word in words(text.encode()))
     assert counts.total() == 90
     assert read.summary.learned == sum(zlib.crc32(word) for word in counts.elements())
@@ -389,7 +389,7 @@ def test_dropped_and_rejected_texts_are_neither_sampled_nor_counted(tmp_path):
     task = tasks_of(reader)[0].without(np.array([2]))
     assert sampled(reader, rules, task) == [b"one"]
     read = first_pass(reader, rules, task)
-    assert read.learned[0].counts == {b"one": 1}
+    assert read.learned.counts == {b"one": 1}
     split = read.summary.splits[0]
     assert (split.records, split.rejected, split.duplicates) == (1, 1, 1)
     assert read.summary.rejects[0].key == "a.jsonl#2"
@@ -421,7 +421,7 @@ def test_words_and_samples_come_from_all_fields(tmp_path):
     rules = rules_of(Splits())
     (task,) = tasks_of(reader)
     read = first_pass(reader, rules, task)
-    counts = read.learned[0].counts
+    counts = read.learned.counts
     assert counts == Counter(w for row in rows for t in row.values() for w in words(t.encode()))
     expected = sorted(text.encode() for row in rows for text in row.values())
     assert sampled(reader, rules, task) == expected
