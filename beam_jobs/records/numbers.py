@@ -110,10 +110,6 @@ class Numbers:
         """Numbers that take these away where they are merged, but leave the extremes."""
         return Numbers(-self.count, -self.nan, None, None, -self.total, -self.squares)
 
-    def state(self) -> list[Any]:
-        """Its exact state as JSON values."""
-        return [self.count, self.nan, self.low, self.high, self.total, self.squares]
-
     def to_json(self) -> dict[str, Any]:
         """count, min, max, mean and (population) std, and the sums, which merging keeps exact; `nan` if it is not 0."""
         result: dict[str, Any] = {"count": self.count}

@@ -171,25 +171,6 @@ class FeatureStatistics:
         for number, some in parts_of(self.counted or {}, _value_bytes):
             yield number, replace(empty, counted=Counter(some))
 
-    def state(self) -> list[Any]:
-        """Its exact state as JSON values."""
-        lengths = {name: numbers.state() for name, numbers in self.lengths.items()}
-        counted = None if self.counted is None else sorted(self.counted.items())
-        return [[numbers.state() for numbers in self.channels], lengths, counted]
-
-    @classmethod
-    def of_state(cls, state: list[Any], records: int) -> FeatureStatistics:
-        """The statistics of some number of records with a state."""
-        channels, lengths, counted = state
-        statistics = cls(
-            [Numbers(*numbers) for numbers in channels],
-            {name: Numbers(*numbers) for name, numbers in lengths.items()},
-            None if counted is None else Counter(dict(counted)),
-            records,
-        )
-        statistics.values = -statistics.missing
-        return statistics
-
     def add_json(self, value: Mapping[str, Any], records: int) -> None:
         """Adds the values of some records, given the `to_json` of their statistics."""
         numbers, channels = Numbers.of_json(value), value.get("channels")
@@ -280,24 +261,30 @@ class Statistics:
         """Adds the values that another object has counted."""
         self.records += other.records
         self.remarks.merge(other.remarks)
-        for name, statistics in self.features.items():
-            statistics.merge(other.features[name])
+        for name, statistics in other.features.items():
+            self.features.setdefault(name, statistics.empty_copy()).merge(statistics)
+
+    def pieces(self) -> Iterator[tuple[Any, Statistics]]:
+        """Yields (key, statistics with a part of one feature), and those without features."""
+        head = Statistics({})
+        head.records, head.remarks = self.records, self.remarks
+        yield (), head
+        for name, one in self.features.items():
+            for number, part in one.pieces():
+                piece = Statistics({})
+                piece.features[name] = part
+                yield (name, number), piece
 
     def state(self) -> dict[str, Any]:
-        """Its exact state as JSON values; `to_json` rounds them for people."""
-        features = {name: statistics.state() for name, statistics in self.features.items()}
+        """Its exact state as JSON values."""
+        features = self.to_json()
         return {"records": self.records, "remarks": self.remarks.to_json(), "features": features}
 
     @classmethod
     def of_state(cls, schema: Schema, state: dict[str, Any]) -> Statistics:
         """The statistics with a state."""
-        statistics = cls(schema)
-        statistics.records = state["records"]
-        statistics.remarks = Remarks.from_json(state["remarks"])
-        for name in schema:
-            statistics.features[name] = FeatureStatistics.of_state(
-                state["features"][name], statistics.records
-            )
+        statistics, remarks = cls(schema), Remarks.from_json(state["remarks"])
+        statistics.add_json(state["features"], state["records"], remarks)
         return statistics
 
     def add_json(self, value: Mapping[str, Any], records: int, remarks: Remarks) -> None:
@@ -317,17 +304,9 @@ class Statistics:
 
 @dataclass
 class SplitStatistics(Divisible):
-    """The statistics of every split, one feature at a time.
+    """Split -> the statistics of its records."""
 
-    Attributes:
-        records: Split -> the number of its records.
-        remarks: Split -> the remarks about its inputs.
-        features: (split, feature) -> its statistics.
-    """
-
-    records: Counter[int] = field(default_factory=Counter)
-    remarks: dict[int, Remarks] = field(default_factory=dict)
-    features: dict[tuple[int, str], FeatureStatistics] = field(default_factory=dict)
+    splits: dict[int, Statistics] = field(default_factory=dict)
     checksum: int = 0
 
     what = "statistics"
@@ -335,8 +314,7 @@ class SplitStatistics(Divisible):
     @classmethod
     def of(cls, split: int, statistics: Statistics) -> SplitStatistics:
         """The statistics of one split."""
-        features = {(split, name): one for name, one in statistics.features.items()}
-        whole = cls(Counter({split: statistics.records}), {split: statistics.remarks}, features)
+        whole = cls({split: statistics})
         whole.checksum = whole.contents()
         return whole
 
@@ -344,33 +322,27 @@ class SplitStatistics(Divisible):
         """The checksum of the records that each feature has, and of the occurrences of its values."""
         return sum(
             zlib.crc32(name.encode(), split) * one.records + one.missing
-            for (split, name), one in self.features.items()
+            for split, found in self.splits.items()
+            for name, one in found.features.items()
         )
 
     def merge(self, other: SplitStatistics) -> None:
         """Adds the records of `other`."""
         self.checksum += other.checksum
-        self.records.update(other.records)
-        for split, remarks in other.remarks.items():
-            self.remarks.setdefault(split, Remarks()).merge(remarks)
-        for key, one in other.features.items():
-            self.features.setdefault(key, one.empty_copy()).merge(one)
+        for split, found in other.splits.items():
+            self.splits.setdefault(split, Statistics({})).merge(found)
 
     def pieces(self) -> Iterator[tuple[Any, SplitStatistics]]:
-        yield (), SplitStatistics(self.records, checksum=self.checksum)
-        for split, remarks in self.remarks.items():
-            yield split, SplitStatistics(remarks={split: remarks})
-        for key, one in self.features.items():
-            for number, piece in one.pieces():
-                yield (*key, number), SplitStatistics(features={key: piece})
+        yield (), SplitStatistics(checksum=self.checksum)
+        for split, found in self.splits.items():
+            for key, piece in found.pieces():
+                yield (split, *key), SplitStatistics({split: piece})
 
     def by_split(self, schema: Schema) -> dict[int, Statistics]:
         """Split -> the statistics of its records, which have this schema."""
         by_split = {}
-        for split in sorted(self.records):
-            by_split[split] = Statistics(schema)
-            by_split[split].records = self.records[split]
-            by_split[split].remarks.merge(self.remarks.get(split, {}))
-            features = {name: self.features.get((split, name)) for name in schema}
-            by_split[split].features = {name: one for name, one in features.items() if one}
+        for split, found in sorted(self.splits.items()):
+            whole = by_split[split] = Statistics(schema)
+            whole.records, whole.remarks = found.records, found.remarks
+            whole.features = {n: found.features[n] for n in schema if n in found.features}
         return by_split

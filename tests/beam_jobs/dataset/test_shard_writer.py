@@ -184,11 +184,8 @@ def test_a_shard_may_have_records_of_more_tasks_than_files_may_be_open(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
     try:
-        writer = write_runs._Write(output_of(tmp_path / "out"), 1, spool)
-        writer.setup()
-        writer.start_bundle()
-        given = writer.process((KEY, locators), plan_of(300).pack(), Learned(SCHEMA, {}))
-        (result,) = [*given, *(each.value for each in writer.finish_bundle())]
+        output, sides = output_of(tmp_path / "out"), (plan_of(300).pack(), Learned(SCHEMA, {}))
+        result = write_runs._writer(output, spool, *sides)((KEY, locators))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     check_shard(tmp_path / "out", result, examples)

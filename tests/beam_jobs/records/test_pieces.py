@@ -162,7 +162,8 @@ def test_statistics_that_a_runner_lost_or_repeated_are_noticed(place, times):
 
 def test_values_in_the_place_of_others_are_noticed():
     pieces = dict(SplitStatistics.of(0, statistics_of(np.arange(99))).pieces())
-    values = {k: len(p.features[k[:2]].counted) for k, p in pieces.items() if k and k[2] >= 0}
+    counted = {k: p.splits[0].features[k[1]].counted for k, p in pieces.items() if len(k) == 3}
+    values = {k: len(found) for k, found in counted.items() if k[2] >= 0}
     one, other = next(
         pair for pair in itertools.combinations(values, 2) if len({values[k] for k in pair}) == 1
     )
