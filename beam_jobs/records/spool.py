@@ -13,9 +13,7 @@ import os
 import struct
 import tempfile
 import uuid
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -28,6 +26,7 @@ from beam_jobs.errors import DataError, JobError
 from beam_jobs.records.blocks import Block
 from beam_jobs.storage.files import files_of, open_file
 from readers.files.local import is_local
+from readers.files.stores.ahead import Part, Read, Window
 
 # A locator of consecutive blocks: the name of their file, and their offset in it and their size in bytes.
 LOCATOR = np.dtype([("name", "V16"), ("start", "<u8"), ("size", "<u8")])
@@ -42,10 +41,6 @@ _WAITING_BYTES = LOCATOR.itemsize << 15
 # block: hashes, lengths and splits of the records, then their payloads.
 _BLOCK_HEAD = struct.Struct("<III")
 _COLUMNS_BYTES = 8 + 4 + 1
-
-# A request of 8 MiB to a store takes about 100 ms, most of it waiting.
-_REQUESTS_AT_ONCE = 32
-_BYTES_AHEAD = 64 << 20
 
 # A locator with Python's types.
 _Place = tuple[bytes, int, int]
@@ -205,32 +200,18 @@ def read_blocks(spool: Spool, packed: Iterable[bytes]) -> Iterator[Block]:
     Some are fetched ahead. Raises a DataError if one is missing or damaged.
     """
 
-    def fetch(name: bytes, start: int, size: int) -> bytes:
-        with spool.reading():
-            path = spool.path(name)
-            return files_of(path).read(path, start, size)
+    places = list(_places(packed))
+    reads = [Read(spool.path(name), start, size, size) for name, start, size in places]
+    with Window(reads, _request) as window:
+        for place, read in zip(places, reads, strict=True):
+            with spool.reading():
+                found = window.take(read.path, read.start, read.size)
+                block = _unpack(found[1].data if found else b"", place)
+            yield block
 
-    waiting: deque[tuple[_Place, Future[bytes]]] = deque()
-    under_way = 0
-    threads = ThreadPoolExecutor(_REQUESTS_AT_ONCE)
 
-    def first() -> Iterator[Block]:
-        nonlocal under_way
-        place, data = waiting.popleft()
-        under_way -= place[2]
-        with spool.reading():
-            yield _unpack(data.result(), place)
-
-    try:
-        for place in _places(packed):
-            waiting.append((place, threads.submit(fetch, *place)))
-            under_way += place[2]
-            while len(waiting) > _REQUESTS_AT_ONCE or under_way > _BYTES_AHEAD:
-                yield from first()
-        while waiting:
-            yield from first()
-    finally:
-        threads.shutdown(cancel_futures=True)
+def _request(read: Read) -> Part:
+    return Part(files_of(read.path).read(read.path, read.start, read.size), 0, None)
 
 
 def _places(packed: Iterable[bytes]) -> Iterator[_Place]:
