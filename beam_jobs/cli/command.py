@@ -31,7 +31,7 @@ from beam_jobs.engines.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.append import appended_job
 from beam_jobs.jobs.images.pixels import compressed
-from beam_jobs.jobs.job import Job, NearRules, file_job
+from beam_jobs.jobs.job import Job, file_job
 from beam_jobs.jobs.mapping import mapped
 from beam_jobs.jobs.near import Compared, Near, compared_of
 from beam_jobs.jobs.reshard.reshard_job import reshard_job
@@ -63,7 +63,7 @@ class Command:
     output: Output
     beam: PipelineOptions
     processes: int
-    drops: tuple[NearRules, ...] = ()
+    drops: tuple[Near, ...] = ()
     follow: Follow | None = None
 
     @property
@@ -174,13 +174,13 @@ def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
     return PipelineOptions(list(arguments))
 
 
-def _drops(flags: CommandFlags, job: Job, output: Output) -> tuple[NearRules, ...]:
+def _drops(flags: CommandFlags, job: Job, output: Output) -> tuple[Near, ...]:
     """The duplicates to drop: equal texts, and those of `--drop_near_duplicates` and `--keep_out`."""
     threshold = flags.dataset.drop_near_duplicates
     keep_out = [*names_in(flags.dataset.keep_out), *_living(flags.dataset, output.directory)]
     drops = []
     if flags.job.given("drop_duplicates"):
-        drops.append(NearRules(Equality(), job.compared))
+        drops.append(Near(Equality(), job.compared))
     if threshold or keep_out:
         compared = job.compared
         value = threshold_of(threshold) if threshold else DEFAULTS[compared.kind]
@@ -190,7 +190,7 @@ def _drops(flags: CommandFlags, job: Job, output: Output) -> tuple[NearRules, ..
             raise UsageError(f"--drop_near_duplicates {error}") from None
         names = output.feature_names
         others = tuple(_kept_out(place, likeness, compared, names) for place in keep_out)
-        drops.append(NearRules(likeness, compared, bool(threshold), keep_out=others))
+        drops.append(Near(likeness, compared, bool(threshold), keep_out=others))
     return tuple(drops)
 
 

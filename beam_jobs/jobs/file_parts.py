@@ -91,20 +91,16 @@ class _Numbering:
         return first, dropped, 0 < len(keys) == len(dropped)
 
 
-def _files(job: FileJob, task: Task) -> Iterator[tuple[Source, bytes | None]]:
-    """Yields the files of a task, and the bytes of those that are members of a packed archive."""
+def _files(job: FileJob, task: Task) -> Iterator[tuple[Source, Callable[[], bytes]]]:
+    """Yields the files of a task, each with a function that reads it, once."""
     sources = [chunk.source for chunk in task.chunks]
     with reading_ahead(itertools.chain.from_iterable(map(job.inputs.reads, sources))):
         for source in sources:
             if source.packed and not source.error:
-                yield from job.unpacked(source)
+                for member, data in job.unpacked(source):
+                    yield member, functools.partial(bytes, data)
             else:
-                yield source, None
-
-
-def _content(job: FileJob, source: Source, data: bytes | None) -> bytes:
-    """The bytes of a file, read unless they are known."""
-    return job.inputs.read(source) if data is None else data
+                yield source, functools.cache(functools.partial(job.inputs.read, source))
 
 
 def placed_parts(
@@ -112,9 +108,8 @@ def placed_parts(
 ) -> Iterator[Placed]:
     """Yields the parts of all files of a task, some hundreds at a time."""
     numbering = _Numbering(task, rules.placement, numbered)
-    for source, data in _files(job, task):
-        read = functools.cache(functools.partial(_content, job, source, data))
-        parts = job.parts_in(source, read)
+    for source, content in _files(job, task):
+        parts = job.parts_in(source, content)
         try:
             while some := list(itertools.islice(parts, _PARTS)):
                 yield _place(job, rules, some, numbering)

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 
-from beam_jobs.dataset.output import Output
 from beam_jobs.dataset.resume import ShardResult
 from beam_jobs.dataset.shard_writer import (
     ShardWriter,
@@ -32,42 +31,21 @@ from beam_jobs.dataset.shard_writer import (
 )
 from beam_jobs.engines.pool import Pool, call_pickled
 from beam_jobs.errors import RejectError
-from beam_jobs.jobs.job import FileJob
+from beam_jobs.jobs.file_passes import FileSecondPass
 from beam_jobs.jobs.record import Record, complete, source_values
 from beam_jobs.plan.shards import Plan
 from beam_jobs.records.blocks import Block, is_reject, unpack_reject
 from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.records.rejects import Reject, format_rejects
 from beam_jobs.records.statistics import Statistics
-from beam_jobs.sources.labels import ClassIds, Names
 from beam_jobs.sources.source import Source, reference_key, unpack_reference
 from beam_jobs.storage.atomic import Piece
 from beam_jobs.storage.files import reading_ahead
 from readers.files.stores.ahead import Window
-from readers.format.encode.records import Encoder
 
 
-@dataclass(frozen=True)
-class Loader:
-    """Loads and encodes the records of a job.
-
-    Attributes:
-        job: Defines the records.
-        output: The dataset.
-        names: Names of classes by feature; None if they are not known yet.
-    """
-
-    job: FileJob
-    output: Output
-    names: Names | None = None
-
-    @functools.cached_property
-    def _encoder(self) -> Encoder:
-        return Encoder(self.output.schema, self.output.feature_names)
-
-    @functools.cached_property
-    def _class_ids(self) -> ClassIds:
-        return ClassIds(self.names)
+class Loader(FileSecondPass):
+    """Loads and encodes whole files, each of which is a record."""
 
     def record(self, source: Source) -> Record:
         """The whole record of a source.
@@ -77,11 +55,7 @@ class Loader:
             UsageError: The record does not fit the other records.
         """
         values = source_values(self.job, source)
-        return complete(self.job.load(source), source.key, values, self._class_ids)
-
-    def encoder(self) -> RecordEncoder:
-        """An encoder for `load`, which keeps the statistics of what is loaded."""
-        return RecordEncoder(self._encoder, self.output.mapper)
+        return complete(self.job.load(source), source.key, values, self.class_ids)
 
     def load(
         self, encoder: RecordEncoder, hashes: np.ndarray, references: Sequence[bytes]
@@ -207,7 +181,7 @@ class FileShards:
         output, schema = self.loader.output, self.loader.output.schema
         writer = ShardWriter(output, self._known_plan, key, schema)
         hashes, references, rejects = _in_order(writer, packed)
-        digest = writer.digest(self.loader.names).update(references)
+        digest = writer.digest(self.loader.learned.names).update(references)
         digest.update([hashes.tobytes(), format_rejects(rejects)])
         if found := writer.find_done(digest.text):
             return found[0], Statistics.of_state(schema, found[1])

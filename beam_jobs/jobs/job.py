@@ -341,15 +341,3 @@ class FileJob(Job):
 def file_job(job: Job) -> FileJob | None:
     """The job itself if each of its records is a whole file, else None."""
     return job if isinstance(job, FileJob) and job.whole_files else None
-
-
-@dataclass(frozen=True)
-class NearRules(Near):
-    """The records of a job that are dropped because another one is near.
-
-    Attributes:
-        keep_out: Other datasets, each with the rules by which its records are compared; records that are near one
-            of theirs are dropped.
-    """
-
-    keep_out: tuple[tuple[Job, Near], ...] = ()

@@ -57,12 +57,15 @@ class Near:
         compared: The features that are compared.
         drops: Whether records that are near an earlier one of the job are dropped.
         kept_out: The directory of the dataset, if its records are kept out of another.
+        keep_out: Other datasets, as (`Job`, the rules by which its records are compared); records that are near one
+            of theirs are dropped.
     """
 
     likeness: Similarity
     compared: Compared
     drops: bool = True
     kept_out: str = ""
+    keep_out: tuple[tuple[Any, Near], ...] = ()
 
     @property
     def phase(self) -> str:

@@ -280,6 +280,10 @@ class SecondPass(abc.ABC):
 
     def counter(self) -> RecordCounter:
         """Encodes records and keeps statistics; only keeps statistics of records that are encoded already."""
+        return self.encoder()
+
+    def encoder(self) -> RecordEncoder:
+        """Encodes records and keeps statistics."""
         return RecordEncoder(self._encoder, self.output.mapper)
 
     @functools.cached_property

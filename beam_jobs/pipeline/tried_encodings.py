@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from beam_jobs.dataset.shard_writer import Stretch
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.file_shards import Loader
 from beam_jobs.jobs.job import FileJob
+from beam_jobs.jobs.passes import Learned
 from beam_jobs.pipeline.dry_run import Findings
 from beam_jobs.plan.shards import mean_bytes
 from readers.format.decode.batches import ColumnDecoder
@@ -67,7 +67,7 @@ def try_encodings(
     for encoding in _ENCODINGS if some and not output.mapper else ():
         with contextlib.suppress(UsageError):
             job = encoded(encoding)
-            loader = Loader(job, replace(output, schema=job.schema))
+            loader = Loader(output, Learned(job.schema, None), job)
             records = loader.load(loader.encoder(), hashes, references)
             if not records.rejects:
                 tried.append((encoding, job.schema, records))

@@ -41,7 +41,8 @@ def _divider(plan: bytes) -> Callable[[list[bytes]], list[tuple[int, bytes]]]:
 
 
 def _writer(job: FileJob, output: Output, plan: bytes, learned: Learned) -> Callable[..., Any]:
-    return FileShards(Loader(job, output, learned.names), plan).write
+    # Without the splits of groups, which may be large.
+    return FileShards(Loader(output, Learned(learned.schema, learned.names), job), plan).write
 
 
 class _WriteShards(PoolStep[tuple[ShardResult, Statistics]]):

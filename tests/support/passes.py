@@ -76,7 +76,7 @@ def find(job: Any, placement: Placement = ONE) -> FirstResult:
 
 def loader_of(job: Any, names: Names | None = None) -> Loader:
     """A loader of the records of a job."""
-    return Loader(job, Output("", job.schema, ONE, (0,)), names)
+    return Loader(Output("", job.schema, ONE, (0,)), Learned(job.schema, names), job)
 
 
 def second_pass(job: Any, names: Names, placement: Placement = ONE) -> FileSecondPass:

@@ -17,8 +17,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsSideInput, AsSingleton, DoOutputsTuple, TaggedOutput
 
 from beam_jobs.errors import loss_error
-from beam_jobs.jobs.job import NearRules
-from beam_jobs.jobs.near import Sketched
+from beam_jobs.jobs.near import Near, Sketched
 from beam_jobs.jobs.split_rules import SplitRules
 from beam_jobs.pipeline.planning.list_tasks import ListTasks
 from beam_jobs.pipeline.steps import ReadTasks
@@ -133,7 +132,7 @@ def _with_id(task: Task) -> tuple[str, Task]:
 class DropNear(beam.PTransform):
     """(tasks, the numbers of their chunks) -> (tasks with the records to drop, the side input of one `NearTally`)."""
 
-    def __init__(self, near: NearRules, sketch: Callable[[Any], Sketched], processes: int) -> None:
+    def __init__(self, near: Near, sketch: Callable[[Any], Sketched], processes: int) -> None:
         super().__init__()
         self._near, self._sketch, self._processes = near, sketch, processes
 

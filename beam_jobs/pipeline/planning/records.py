@@ -22,7 +22,8 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.engines.pool import call_pickled
 from beam_jobs.jobs.file_passes import FileFirstPass
 from beam_jobs.jobs.file_shards import Loader
-from beam_jobs.jobs.job import Job, LearnSchema, LearnSubwords, LearnWords, NearRules, file_job
+from beam_jobs.jobs.job import Job, LearnSchema, LearnSubwords, LearnWords, file_job
+from beam_jobs.jobs.near import Near
 from beam_jobs.jobs.passes import FirstPassResult, Learned
 from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.planning.drop_near import DropNear
@@ -133,7 +134,7 @@ class PlanRecords(beam.PTransform):
         job: Job,
         output: Output,
         processes: int,
-        drops: Sequence[NearRules] = (),
+        drops: Sequence[Near] = (),
         dry_run: bool = False,
     ) -> None:
         super().__init__()
@@ -208,7 +209,7 @@ class PlanRecords(beam.PTransform):
     def _measure(self) -> Measure | None:
         """Measures sampled records whose sizes are not known yet, because they were not read."""
         if files := file_job(self.job):
-            loader = Loader(files, self.output)
+            loader = Loader(self.output, Learned(self.output.schema, None), files)
             return partial(_measure, loader=loader, processes=self.processes)
         return None
 

@@ -396,7 +396,8 @@ def references_of(source: Path, seed: int = 0) -> list[bytes]:
 
 def loader_of(source: Path) -> Loader:
     job = SensorJob(Inputs.of([f"{source}/*/*.npy"]), Labels("parent")).with_schema()
-    return Loader(job, output_of(source, job.schema), {"label": ("a", "b", "c")})
+    learned = Learned(job.schema, {"label": ("a", "b", "c")})
+    return Loader(output_of(source, job.schema), learned, job)
 
 
 def write_files(
