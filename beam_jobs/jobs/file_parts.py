@@ -119,8 +119,7 @@ def placed_parts(
 
 def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbering) -> Placed:
     """The parts, each with its split."""
-    stated: list[PlacedPart] = []
-    without_records: list[PlacedPart] = []
+    stated, without_records = list[PlacedPart](), list[int]()
     rejects: list[Reject] = []
     for part in parts:
         try:
@@ -129,15 +128,13 @@ def _place(job: FileJob, rules: SplitRules, parts: list[Part], numbering: _Numbe
             rejects.append(Reject.of(part.source.key, "read", error))
             continue
         first, dropped, all_dropped = numbering.of(part)
-        found = PlacedPart(part, values, 0, first, dropped)
-        (without_records if all_dropped else stated).append(found)
+        without_records += [len(stated)] * all_dropped
+        stated.append(PlacedPart(part, values, 0, first, dropped))
+    places, sources = [part.place for part, *_ in stated], [part.source for part, *_ in stated]
+    labels, gone = [values.label for _, values, *_ in stated], np.array(without_records, np.int64)
     placed = list[PlacedPart]()
-    for its_rules, some in ((rules, stated), (rules.of_dropped, without_records)):
-        if some:
-            places, sources = [part.place for part, *_ in some], [part.source for part, *_ in some]
-            labels = [values.label for _, values, *_ in some]
-            splits, kept = split_sources(its_rules, places, sources, labels, rejects)
-            placed += (some[n]._replace(split=split) for n, split in zip(kept, splits, strict=True))
+    for rows, splits in split_sources(rules, places, sources, labels, gone, rejects):
+        placed += (stated[n]._replace(split=split) for n, split in zip(rows, splits, strict=True))
     return placed, rejects
 
 
@@ -146,11 +143,20 @@ def split_sources(
     places: Sequence[str],
     sources: Sequence[Source],
     labels: Sequence[Label | None],
+    dropped: np.ndarray,
     rejects: list[Reject],
-) -> tuple[np.ndarray, np.ndarray]:
-    """The splits of n sources or their parts, uint8 [k], and the numbers of those, int64 [k]; the others become rejects."""
-    keys = [place.encode("utf-8", "surrogateescape") for place in places]
-    splits, errors = rules.splits_of(keys, [source.row for source in sources], labels)
-    rejects += (Reject.of(sources[n].key, "read", errors[n]) for n in errors)
-    kept = np.delete(np.arange(len(keys)), list(errors))
-    return splits[kept], kept
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yields (numbers, their splits, uint8 [k]) of kept sources or parts, then of `dropped` ones, int64 [d].
+
+    Those without a split become rejects.
+    """
+    kept = np.delete(np.arange(len(places)), dropped)
+    for its_rules, rows in ((rules, kept.tolist()), (rules.of_dropped, dropped.tolist())):
+        splits, errors = np.empty(0, np.uint8), dict[int, str]()
+        if rows:
+            keys = [places[row].encode("utf-8", "surrogateescape") for row in rows]
+            columns = [sources[row].row for row in rows], [labels[row] for row in rows]
+            splits, errors = its_rules.splits_of(keys, *columns)
+        rejects += (Reject.of(sources[rows[n]].key, "read", errors[n]) for n in errors)
+        good = np.delete(np.arange(len(rows)), list(errors))
+        yield [rows[n] for n in good.tolist()], splits[good]

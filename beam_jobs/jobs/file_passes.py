@@ -72,7 +72,9 @@ class FileFirstPass(FirstPass):
         sources, labels, references, rejects = self._stated(files, packed)
         existing = self.rules.placement.skipped([source.key.encode() for source in sources])
         dropped = np.union1d(dropped, existing)
-        splits, kept, duplicates = self._splits(dropped, sources, labels, rejects)
+        places = [source.file for source in sources]
+        found = split_sources(self.rules, places, sources, labels, dropped, rejects)
+        (kept, splits), (_, duplicates) = found
         sources, labels = [sources[row] for row in kept], [labels[row] for row in kept]
         count = len(sources)
         return FoundRecords(
@@ -116,7 +118,8 @@ class FileFirstPass(FirstPass):
     def _sketch_whole_files(self, builder: SketchBuilder, packed: list[bytes]) -> None:
         files = list(map(unpack_reference, packed))
         sources, labels, _, rejects = self._stated(files, packed)
-        _, rows, _ = self._splits(np.empty(0, np.int64), sources, labels, rejects)
+        places, nothing = [source.file for source in sources], np.empty(0, np.int64)
+        (rows, _), _ = split_sources(self.rules, places, sources, labels, nothing, rejects)
         chosen = [sources[row] for row in rows]
         orders = self.rules.placement.orders([source.key.encode() for source in chosen])
         with reading_ahead(itertools.chain.from_iterable(map(self.job.reads, chosen))):
@@ -150,33 +153,6 @@ class FileFirstPass(FirstPass):
             labels.append(values.label)
             references.append(with_label(reference, source, values.label))
         return sources, labels, references, rejects
-
-    def _splits(
-        self,
-        dropped: np.ndarray,
-        sources: list[Source],
-        labels: list[Label | None],
-        rejects: list[Reject],
-    ) -> tuple[np.ndarray, list[int], np.ndarray]:
-        """The splits of the kept files, their rows, and the splits of the dropped files.
-
-        Files without a split become rejects.
-        """
-
-        def splits_of(rules: SplitRules, some: np.ndarray) -> tuple[np.ndarray, list[int]]:
-            rows = some.tolist()
-            chosen = [sources[row] for row in rows]
-            places = [source.file for source in chosen]
-            found, kept = split_sources(
-                rules, places, chosen, [labels[row] for row in rows], rejects
-            )
-            return found, some[kept].tolist()
-
-        duplicates = dropped
-        if len(dropped):
-            duplicates, _ = splits_of(self.rules.of_dropped, dropped)
-        splits, kept = splits_of(self.rules, np.delete(np.arange(len(sources)), dropped))
-        return splits, kept, duplicates
 
 
 def _class_counts(job: FileJob, sources: Sequence[Source]) -> dict[str, Counter[str]]:
