@@ -101,7 +101,7 @@ class Sketched(NamedTuple):
 
     Attributes:
         blocks: Blocks of the records that have one.
-        records: The number of records, with or without a sketch.
+        records: The number of the job's records, with or without a sketch; 0 if they are of `--keep_out`.
         chunks: The number of chunks of the task.
     """
 
@@ -139,15 +139,10 @@ class SketchBuilder:
 
     def finish(self, chunks: int = 0) -> Sketched:
         """The sketches of all records that were added."""
-        if not self._columns:
-            return Sketched([], self._records, chunks)
-        numbers, orders, sketches = zip(*self._columns, strict=True)
-        every = Sketches(*(np.concatenate(column) for column in zip(*sketches, strict=True)))
-        blocks = sketch_blocks(
-            f"{self.near.kept_out}{self.owner}",
-            np.concatenate(numbers),
-            np.concatenate(orders),
-            every,
-            bool(self.near.kept_out),
-        )
-        return Sketched(list(blocks), self._records, chunks)
+        near, blocks = self.near, list[SketchBlock]()
+        if self._columns:
+            numbers, orders, sketches = zip(*self._columns, strict=True)
+            every = Sketches(*(np.concatenate(column) for column in zip(*sketches, strict=True)))
+            columns = np.concatenate(numbers), np.concatenate(orders), every
+            blocks += sketch_blocks(f"{near.kept_out}{self.owner}", *columns, bool(near.kept_out))
+        return Sketched(blocks, 0 if near.kept_out else self._records, chunks)

@@ -189,19 +189,16 @@ class Cuts:
 
     Attributes:
         counts: The number of records with each label.
-        ranks: (label, bin) -> [(split, rank within the bin)].
-        sizes: (label, bin) -> number of records in it.
+        bins: (label, bin) -> (number of records in it, [(split, rank within the bin)]).
     """
 
     counts: LabelCounts
-    ranks: Mapping[tuple[str, int], list[tuple[int, int]]]
-    sizes: Mapping[tuple[str, int], int]
+    bins: Mapping[tuple[str, int], tuple[int, list[tuple[int, int]]]]
 
 
 def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) -> Cuts:
     """The cuts, from the counts of all records; DataError if the two passes did not read the same records."""
-    ranks: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    sizes: dict[tuple[str, int], int] = {}
+    bins: dict[tuple[str, int], tuple[int, list[tuple[int, int]]]] = {}
     for number, (label, records) in enumerate(sorted(counts.counts.items())):
         in_bins = histogram.of(label)
         ends = np.cumsum(in_bins)
@@ -211,17 +208,17 @@ def place_cuts(counts: LabelCounts, histogram: Histogram, placement: Placement) 
         for split, rank in enumerate(cuts, 1):
             if rank < records:
                 bin_ = int(np.searchsorted(ends, rank, side="right"))
-                within = rank - int(ends[bin_] - in_bins[bin_])
-                ranks.setdefault((label, bin_), []).append((split, within))
-                sizes[label, bin_] = int(in_bins[bin_])
-    return Cuts(counts, ranks, sizes)
+                size = int(in_bins[bin_])
+                _, ranks = bins.setdefault((label, bin_), (size, []))
+                ranks.append((split, rank - int(ends[bin_]) + size))
+    return Cuts(counts, bins)
 
 
 def wanted_hashes(block: LabelHashes, cuts: Cuts) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields ((label, bin), hashes as bytes) for the bins that hold a cut."""
     for label, hashes in block.by_label():
         for bin_, some in grouped(cuts.counts.bins(label, hashes), hashes):
-            if (label, bin_) in cuts.ranks:
+            if (label, bin_) in cuts.bins:
                 yield (label, bin_), some.astype("<u8").tobytes()
 
 
@@ -229,10 +226,10 @@ def pick_edges(
     key: tuple[str, int], hashes: Iterable[bytes], cuts: Cuts
 ) -> Iterator[tuple[str, int, int]]:
     """Yields (label, split, the split's smallest hash) for the cuts in a bin; DataError if hashes are lost."""
-    ordered = np.sort(np.frombuffer(b"".join(hashes), "<u8"))
-    if len(ordered) != cuts.sizes[key]:
-        raise _lost(key[0], len(ordered), cuts.sizes[key])
-    for split, rank in cuts.ranks[key]:
+    ordered, (records, ranks) = np.sort(np.frombuffer(b"".join(hashes), "<u8")), cuts.bins[key]
+    if len(ordered) != records:
+        raise _lost(key[0], len(ordered), records)
+    for split, rank in ranks:
         yield key[0], split, int(ordered[rank])
 
 
@@ -254,7 +251,8 @@ class Strata:
     def of(cls, cuts: Cuts, splits: int, picked: Iterable[tuple[str, int, int]]) -> Strata:
         """The strata, from the results of `pick_edges` for all bins; DataError if the runner lost or repeated edges."""
         edges = sorted(picked)
-        places = sorted((label, to) for (label, _), some in cuts.ranks.items() for to, _ in some)
+        bins = cuts.bins.items()
+        places = sorted((label, to) for (label, _), (_, some) in bins for to, _ in some)
         if [(label, split) for label, split, _ in edges] != places:
             raise loss_error("edges of splits", len(edges), len(places))
         counts = cuts.counts.counts

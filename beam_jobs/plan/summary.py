@@ -198,7 +198,7 @@ class Summary(Divisible):
 
     def add_block(self, block: Block) -> None:
         """Adds the records of a block."""
-        for split, hashes in block.hashes_by_split():
+        for split, hashes in grouped(block.splits, block.hashes):
             self.splits[split].add(hashes)
             self.checksum += _places(split, bins_of(hashes), 1)
 

@@ -66,10 +66,6 @@ class Block:
         """The block with empty payloads, which is enough to plan."""
         return Block(self.hashes, self.splits, Ragged(np.zeros(len(self.hashes), np.uint32), b""))
 
-    def hashes_by_split(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields (split, hashes of its records) for each split in the block."""
-        yield from grouped(self.splits, self.hashes)
-
     @classmethod
     def join(cls, blocks: Sequence[Block]) -> Block:
         """The block of the records of some blocks, one or more."""

@@ -47,9 +47,9 @@ KEPT_OUT = "kept_out"
 _ANY_SPLIT = SplitRules(Placement(seed=0, splits=Splits.parse("all=1")))
 
 
-def _sketch_outputs(result: Sketched, kept_out: bool) -> Iterator[Any]:
+def _sketch_outputs(result: Sketched) -> Iterator[Any]:
     """Yields (partition, `Keys`), (name of a block, its `Probes`), and a tally."""
-    tally = NearTally(records=0 if kept_out else result.records)
+    tally = NearTally(records=result.records)
     tally.received[CHUNKS] = result.chunks
     for block in result.blocks:
         for partition, keys in block.partitions():
@@ -185,5 +185,5 @@ class DropNear(beam.PTransform):
     ) -> DoOutputsTuple:
         """The sketches of the records of tasks; `name` ends the names of the steps if they are of `--keep_out`."""
         step = ReadTasks[Sketched](self._near.phase, sketch, self._processes)
-        pack = beam.FlatMap(_sketch_outputs, bool(name)).with_outputs(_PROBES, _TALLY, main="keys")
+        pack = beam.FlatMap(_sketch_outputs).with_outputs(_PROBES, _TALLY, main="keys")
         return tasks | f"Sketch{name}" >> beam.ParDo(step) | f"Pack{name}" >> pack

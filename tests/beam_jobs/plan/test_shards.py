@@ -24,7 +24,7 @@ from beam_jobs.plan.shards import (
     shard_sizes,
     shards_of,
 )
-from beam_jobs.records.blocks import Block
+from beam_jobs.records.blocks import Block, grouped
 
 THREE = Splits(("train", "val", "test"), (0.8, 0.1, 0.1))
 
@@ -224,7 +224,7 @@ def random_blocks(count: int, records: int) -> list[Block]:
 
 def plan_of_blocks(blocks: list[Block], shards: int) -> Plan:
     whole = Block.join(blocks)
-    return Plan(tuple(plan_of(hashes, shards) for _, hashes in whole.hashes_by_split()))
+    return Plan(tuple(plan_of(hashes, shards) for _, hashes in grouped(whole.splits, whole.hashes)))
 
 
 def rows_by_shard(parts) -> dict[int, list]:

@@ -68,8 +68,8 @@ def strata_of(blocks: list[LabelHashes], placement: Placement) -> Strata:
 
 def edges_of(counts: dict[str, int], *picked: tuple[str, int, int]) -> Strata:
     """The strata of two splits, from the number of records with each label and the edges of bin 0."""
-    ranks = {(label, 0): [(split, 0)] for label, split, _ in picked}
-    return Strata.of(Cuts(LabelCounts(Counter(counts)), ranks, {}), 2, picked)
+    bins = {(label, 0): (counts[label], [(split, 0)]) for label, split, _ in picked}
+    return Strata.of(Cuts(LabelCounts(Counter(counts)), bins), 2, picked)
 
 
 def expected_splits(found: list[Record], placement: Placement) -> dict[Record, int]:
@@ -221,10 +221,10 @@ def test_the_transform_makes_the_same_plan_as_the_functions():
 @pytest.mark.parametrize("change", [lambda edges: edges[1:], lambda edges: [*edges, edges[0]]])
 def test_lost_or_repeated_edges_are_noticed(change):
     counts = LabelCounts(Counter({"a": 10, "b": 4}))
-    cuts = Cuts(counts, {("a", 0): [(1, 7)], ("b", 0): [(1, 3)]}, {("a", 0): 10, ("b", 0): 4})
+    cuts = Cuts(counts, {("a", 0): (10, [(1, 7)]), ("b", 0): (4, [(1, 3)])})
     edges = [("b", 1, 5), ("a", 1, 9)]
     planned = Strata.of(cuts, 2, edges)
-    backwards = replace(cuts, ranks=dict(reversed(cuts.ranks.items())))
+    backwards = replace(cuts, bins=dict(reversed(cuts.bins.items())))
     assert Strata.of(backwards, 2, edges).pack() == planned.pack()
     with pytest.raises(DataError, match=r"edges of splits: [13] of 2 arrived"):
         Strata.of(cuts, 2, change(edges))
