@@ -46,56 +46,46 @@ def _learn(pieces: Iterable[Any], every: Sample, listed: list[int], size: int) -
     return learn(pieces, every.sizes, every.inputs, listed, size)
 
 
-class LearnTokenizer(beam.PTransform):
-    """(tasks, bytes by pattern, chunks by pattern) -> the text of the tokenizer's file."""
-
-    def __init__(
-        self, learns: LearnSubwords, output: Output, processes: int, strata: Side[bytes]
-    ) -> None:
-        super().__init__()
-        self._learns, self._strata = learns, strata
-        sampler = partial(_sampler, learns, output.placement)
-        self._sample = ReadTasks[Sample](SAMPLING, sampler, processes)
-
-    def expand(self, inputs: tuple[beam.PCollection, ...]) -> beam.PCollection:
-        tasks, sizes, listed = inputs
-        size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
-        sampled = (
-            tasks
-            | "SpreadSample" >> beam.Reshuffle()
-            | "Sample" >> beam.ParDo(self._sample, self._strata, AsSingleton(size))
-        )
-        every = AsSingleton(
-            sampled
-            | "WithoutTexts" >> beam.Map(Sample.without_texts)
-            | "Sizes" >> beam.CombineGlobally(partial(merged, empty=Sample))
-        )
-        chosen = (
-            sampled
-            | "Texts" >> beam.ParDo(MergeBundle(Sample))
-            | "SpreadTexts" >> beam.Reshuffle()
-            | "Choose" >> beam.Filter(_is_wanted, every)
-        )
-        found = AsIter(chosen), every, AsList(listed)
-        return once(tasks.pipeline, "Learn", _learn, *found, self._learns.size)
+def learn_tokenizer(
+    learns: LearnSubwords,
+    output: Output,
+    processes: int,
+    strata: Side[bytes],
+    tasks: beam.PCollection,
+    sizes: beam.PCollection,
+    listed: beam.PCollection,
+) -> beam.PCollection:
+    """The step to the text of the tokenizer's file, from tasks, their bytes, and the numbers of listed chunks."""
+    size = sizes | "AllBytes" >> beam.CombineGlobally(sum)
+    sample = ReadTasks[Sample](SAMPLING, partial(_sampler, learns, output.placement), processes)
+    sampled = (
+        tasks
+        | "SpreadSample" >> beam.Reshuffle()
+        | "Sample" >> beam.ParDo(sample, strata, AsSingleton(size))
+    )
+    every = AsSingleton(
+        sampled
+        | "WithoutTexts" >> beam.Map(Sample.without_texts)
+        | "Sizes" >> beam.CombineGlobally(partial(merged, empty=Sample))
+    )
+    chosen = (
+        sampled
+        | "Texts" >> beam.ParDo(MergeBundle(Sample))
+        | "SpreadTexts" >> beam.Reshuffle()
+        | "Choose" >> beam.Filter(_is_wanted, every)
+    )
+    found = AsIter(chosen), every, AsList(listed)
+    return once(tasks.pipeline, "Learn", _learn, *found, learns.size)
 
 
-class BuildVocabulary(beam.PTransform):
-    """PCollection of `WordCounts` -> one tuple of all tokens by id, at most `size`, including the two reserved ones."""
-
-    def __init__(self, size: int, summary: AsSideInput) -> None:
-        super().__init__()
-        self._size, self._summary = size, summary
-
-    def expand(self, counts: beam.PCollection) -> beam.PCollection:
-        pipeline = counts.pipeline
-        pieces = counts | "Count" >> MergeInPieces(WordCounts)
-        found = pieces | "Marks" >> beam.FlatMap(marks)
-        sides = AsList(found), self._size - RESERVED_IDS
-        smallest = once(pipeline, "Smallest", smallest_wanted, *sides)
-        frequent = (
-            pieces
-            | "SpreadWords" >> beam.Reshuffle()
-            | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
-        )
-        return once(pipeline, "Rank", rank_words, self._summary, AsList(frequent), self._size)
+def build_vocabulary(counts: beam.PCollection, size: int, summary: AsSideInput) -> beam.PCollection:
+    """The step from `WordCounts` to one tuple of all tokens by id, at most `size`, including the two reserved ones."""
+    pieces = counts | "CountWords" >> MergeInPieces(WordCounts)
+    sides = AsList(pieces | "Marks" >> beam.FlatMap(marks)), size - RESERVED_IDS
+    smallest = once(counts.pipeline, "Smallest", smallest_wanted, *sides)
+    frequent = (
+        pieces
+        | "SpreadWords" >> beam.Reshuffle()
+        | "Frequent" >> beam.Map(frequent_words, AsSingleton(smallest))
+    )
+    return once(counts.pipeline, "Rank", rank_words, summary, AsList(frequent), size)

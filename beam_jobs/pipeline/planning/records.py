@@ -29,8 +29,8 @@ from beam_jobs.jobs.split_rules import GroupRules, SplitRules
 from beam_jobs.pipeline.planning.drop_near import DropNear
 from beam_jobs.pipeline.planning.learn_tokens import (
     SAMPLING,
-    BuildVocabulary,
-    LearnTokenizer,
+    build_vocabulary,
+    learn_tokenizer,
 )
 from beam_jobs.pipeline.planning.list_tasks import ListStep, ListTasks, cut_patterns
 from beam_jobs.pipeline.planning.shards import (
@@ -196,8 +196,7 @@ class PlanRecords(beam.PTransform):
         )
         vocabulary: Side[tuple[bytes, ...]] = job.vocabulary
         if isinstance(job.learns, LearnWords):
-            build = BuildVocabulary(job.learns.size, shards.summary)
-            built = read[LEARNED] | "Vocabulary" >> build
+            built = build_vocabulary(read[LEARNED], job.learns.size, shards.summary)
             vocabulary = AsWhole(built, "Vocabulary")
         known = output.append.names if output.append else None
         classes = shards.summary, job.class_names, known
@@ -257,5 +256,5 @@ class PlanRecords(beam.PTransform):
             return AsWhole(given, "Tokenizer")
         if not isinstance(self.job.learns, LearnSubwords):
             return ""
-        learn = LearnTokenizer(self.job.learns, self.output, self.processes, strata)
-        return AsWhole(inputs | "LearnTokenizer" >> learn, "Tokenizer")
+        how = self.job.learns, self.output, self.processes, strata
+        return AsWhole(learn_tokenizer(*how, *inputs), "Tokenizer")

@@ -24,7 +24,7 @@ from beam_jobs.jobs.text.tokens import (
     smallest_wanted,
     words,
 )
-from beam_jobs.pipeline.planning.learn_tokens import BuildVocabulary
+from beam_jobs.pipeline.planning.learn_tokens import build_vocabulary
 from beam_jobs.pipeline.steps import AsMerged
 from beam_jobs.plan.summary import Summary
 from beam_jobs.records.pieces import merged
@@ -144,7 +144,7 @@ def test_the_transform_merges_counts_of_all_bundles(monkeypatch):
     with test_pipeline.TestPipeline(options=options) as pipeline:
         counted = pipeline | "Summary" >> beam.Create([summary_of(every)])
         summary = AsMerged(counted, "Merge", lambda: Summary([]))
-        built = pipeline | beam.Create(parts) | BuildVocabulary(9, summary)
+        built = build_vocabulary(pipeline | beam.Create(parts), 9, summary)
         assert_that(built, equal_to([vocabulary(every, 9)]))
 
 

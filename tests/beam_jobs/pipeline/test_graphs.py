@@ -17,7 +17,8 @@ FLAGS = {
 # shards, and a summary of each bundle of listed inputs, but never records or references to them.
 SMALL = (
     *("Read/Plan/Summarise", "Read/Plan/Draft", "Read/Plan/PickBoundaries", "Read/Plan/Finish"),
-    *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Vocabulary", "Read/Schema"),
+    *("Read/Plan/CheckPasses", "Read/List", "Read/LabelNames", "Read/Marks", "Read/Smallest"),
+    *("Read/Frequent", "Read/Schema"),
     *("Read/Cut", "Read/ListTasks/Cut", "Read/ListTasks/List", "Read/Plan/CutDraft"),
     *("Read/Plan/CutPlan", "Written", "WriteRuns/Count", "CommitDataset"),
 )
