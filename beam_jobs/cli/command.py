@@ -11,7 +11,6 @@ from typing import NoReturn
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import (
-    GoogleCloudOptions,
     PipelineOptions,
     PortableOptions,
 )
@@ -19,15 +18,11 @@ from apache_beam.options.pipeline_options import (
 from beam_jobs.cli.dataset import DatasetFlags, bytes_of, threshold_of
 from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
-from beam_jobs.dataset.lease import note_remote
 from beam_jobs.dataset.output import Output
-from beam_jobs.dataset.resume import noted_shards
 from beam_jobs.engines.dataflow import on_dataflow, prepare_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
-from beam_jobs.engines.flags import engine_flags, job_name
-from beam_jobs.engines.flink import RemoteJob
+from beam_jobs.engines.flags import engine_flags
 from beam_jobs.engines.launch import NO_WAIT, ends_early
-from beam_jobs.engines.watch import Follow
 from beam_jobs.errors import UsageError
 from beam_jobs.jobs.append import appended_job
 from beam_jobs.jobs.images.pixels import compressed
@@ -41,7 +36,6 @@ from beam_jobs.pipeline.write_references import WriteReferences
 from beam_jobs.plan.equality import Equality
 from beam_jobs.records.mapping import MAP_DIGEST, parse_map_schema
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.atomic import list_files
 from readers.format.similarity.likeness import DEFAULTS, Likeness
 
 _KEY = "key"
@@ -55,7 +49,6 @@ class Command:
         beam: Beam's own options.
         processes: The number of processes that load and encode in each of the runner's workers.
         drops: The duplicates to drop, one entry for each search.
-        follow: How a job on another engine is followed; None on this machine.
     """
 
     flags: CommandFlags
@@ -64,7 +57,6 @@ class Command:
     beam: PipelineOptions
     processes: int
     drops: tuple[Near, ...] = ()
-    follow: Follow | None = None
 
     @property
     def transform(self) -> beam.PTransform:
@@ -107,7 +99,6 @@ def command_of(flags: CommandFlags) -> Command:
         beam=options,
         processes=processes_of(options, rest),
         drops=_drops(flags, job, output),
-        follow=None if on_this_machine(options) else _follow(flags, output, options),
     )
 
 
@@ -137,24 +128,6 @@ def _check_early_end(options: PipelineOptions) -> None:
             raise UsageError(
                 f"{NO_WAIT}: the workers of --environment_type LOOPBACK end with the command: drop one of the two"
             )
-
-
-def _follow(flags: CommandFlags, output: Output, options: PipelineOptions) -> Follow:
-    """How a job on another engine is followed; names the job if it has no name yet."""
-    google = options.view_as(GoogleCloudOptions)
-    google.job_name = google.job_name or job_name(flags.name, output.directory)
-
-    def shards() -> tuple[int, int]:
-        try:
-            found = list_files(output.directory)
-        except Exception:  # It may be about to be made, and each filesystem has its own errors.
-            return 0, 0
-        return noted_shards(file.path for file in found)
-
-    def note(job: RemoteJob) -> None:
-        note_remote(output, job.to_bytes())
-
-    return Follow(flags.run.engine, flags.run.engine_page, output.staging, shards, note)
 
 
 class _BeamParser(argparse.ArgumentParser):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import GoogleCloudOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
@@ -35,8 +36,12 @@ from beam_jobs.cli.report import (
     warnings_of,
 )
 from beam_jobs.dataset.generations import state_of
-from beam_jobs.dataset.lease import leased
+from beam_jobs.dataset.lease import leased, note_remote
 from beam_jobs.dataset.output import not_writable
+from beam_jobs.dataset.resume import noted_shards
+from beam_jobs.engines.direct import on_this_machine
+from beam_jobs.engines.flags import job_name
+from beam_jobs.engines.flink import RemoteJob
 from beam_jobs.engines.launch import check_job_service, ends_early, launch
 from beam_jobs.engines.watch import Watch
 from beam_jobs.errors import CompleteError, DataError
@@ -46,6 +51,7 @@ from beam_jobs.pipeline.planning.shards import INPUT_BYTES
 from beam_jobs.pipeline.tried_encodings import try_encodings
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
+from beam_jobs.storage.atomic import list_files
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.writing.append import added_line
 from readers.format.display import counted, format_table, splits_table
@@ -68,7 +74,7 @@ def run_job(command: Command) -> Outcome | None:
     """Runs a job to its end, or raises a JobError; returns None if an engine runs it on, or later, without this command."""
     directory, early = command.output.directory, ends_early(command.beam)
     check_job_service(command.beam)
-    watch = Watch(command.follow, command.beam, sys.stderr) if command.follow else None
+    watch = None if on_this_machine(command.beam) else _watch_of(command)
     transform = command.flags.name.capitalize() >> command.transform
     try:
         with leased(command.output, command.flags.name, keeps=bool(early)):
@@ -90,6 +96,27 @@ def run_job(command: Command) -> Outcome | None:
         raise DataError(
             f"the runner reports success, but {error}; no dataset was written: run the same command again"
         ) from None
+
+
+def _watch_of(command: Command) -> Watch:
+    """Follows the job of a command on another engine; names the job if it has no name yet."""
+    output, run = command.output, command.flags.run
+    google = command.beam.view_as(GoogleCloudOptions)
+    google.job_name = google.job_name or job_name(command.flags.name, output.directory)
+
+    def shards() -> tuple[int, int]:
+        try:
+            found = list_files(output.directory)
+        except Exception:  # It may be about to be made, and each filesystem has its own errors.
+            return 0, 0
+        return noted_shards(file.path for file in found)
+
+    def note(job: RemoteJob) -> None:
+        note_remote(output, job.to_bytes())
+
+    return Watch(
+        command.beam, run.engine, run.engine_page, output.staging, shards, note, sys.stderr
+    )
 
 
 def _manifest(directory: str, generation: int) -> Manifest:

@@ -34,6 +34,7 @@ from beam_jobs.engines.dataflow import (
 from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.engines.watch import Watch
+from beam_jobs.engines.worker_progress import note_progress
 from beam_jobs.errors import DataError, UsageError, find_job_error
 from beam_jobs.packages import check_crc32c
 
@@ -189,7 +190,7 @@ def _pipeline(
         _, _, wrong = str(error).rpartition("validations errors:")
         raise UsageError(" ".join(wrong.split())) from None
     if watch and not ends_early(options):
-        watch.prepare(pipeline.options)
+        note_progress(pipeline.options, watch.staging)
     pipeline | transform
     return pipeline
 

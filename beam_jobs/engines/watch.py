@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
 
@@ -22,7 +21,7 @@ from tqdm import tqdm
 
 from beam_jobs.engines import flink
 from beam_jobs.engines.flink import FlinkJob, NoAnswer, RemoteJob
-from beam_jobs.engines.worker_progress import Phase, note_progress, progress_in
+from beam_jobs.engines.worker_progress import Phase, progress_in
 from beam_jobs.errors import DataError, JobError, UsageError
 from beam_jobs.progress import progress_line
 
@@ -36,25 +35,6 @@ _SECONDS_TO_CANCEL = 60.0
 _UNKNOWN = "Flink's page is unknown: add --engine_page http://JOBMANAGER:8081"
 
 _AGAIN = "run the same command again: it keeps the shards that are done"
-
-
-@dataclass(frozen=True)
-class Follow:
-    """How a command follows a job.
-
-    Attributes:
-        engine: The value of `--engine`.
-        flink_page: The value of `--engine_page`.
-        staging: The folder of the run, where its workers note their progress.
-        shards: Returns the number of finished shards, and of all shards (0: unknown).
-        note: Keeps the note that finds the job again.
-    """
-
-    engine: str
-    flink_page: str
-    staging: str
-    shards: Callable[[], tuple[int, int]]
-    note: Callable[[RemoteJob], None]
 
 
 def phase_line(name: str, phase: Phase, now: float, unchanged: float = 0.0) -> str:
@@ -79,37 +59,46 @@ class Watch:
     """Follows one job in a separate thread.
 
     Args:
-        follow: How.
         options: Beam's options of the job that will be submitted.
+        engine, page: The values of `--engine` and `--engine_page`.
+        staging: The folder of the run, where its workers note their progress.
+        shards: Returns the number of finished shards, and of all shards (0: unknown).
+        note: Keeps the note that finds the job again.
         stream: Where lines are printed.
 
     Raises:
         UsageError: Flink runs a job of this name, or does not answer at `--engine_page`.
     """
 
-    def __init__(self, follow: Follow, options: PipelineOptions, stream: TextIO) -> None:
-        self._follow, self._stream, self._began = follow, stream, time.monotonic()
+    def __init__(
+        self,
+        options: PipelineOptions,
+        engine: str,
+        page: str,
+        staging: str,
+        shards: Callable[[], tuple[int, int]],
+        note: Callable[[RemoteJob], None],
+        stream: TextIO,
+    ) -> None:
+        self.staging, self._shards_written, self._note = staging, shards, note
+        self._stream, self._began = stream, time.monotonic()
         self._service = options.view_as(PortableOptions).job_endpoint or ""
         self._name = options.view_as(GoogleCloudOptions).job_name or ""
         runner = options.view_as(StandardOptions).runner or ""
-        self._on_flink = follow.engine == "flink" or runner.endswith("FlinkRunner")
+        self._on_flink = engine == "flink" or runner.endswith("FlinkRunner")
         # A JobManager is the right one only if it lists a job of this name after the submission, and not before.
         self._places: list[str] = []
         self._others: set[FlinkJob] = set()
         if self._on_flink:
-            self._look_for_others(options)
+            self._look_for_others(options, page)
         self._job, self._shards = RemoteJob(self._name, "", ""), (0, 0)
         # The phase and its progress in the last line, and since when.
         self._last, self._since = ("", 0), 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def prepare(self, options: PipelineOptions) -> None:
-        """Sets the options of a pipeline so that its workers note their progress."""
-        note_progress(options, self._follow.staging)
-
-    def _look_for_others(self, options: PipelineOptions) -> None:
-        for address in flink.addresses(options, self._follow.flink_page):
+    def _look_for_others(self, options: PipelineOptions, page: str) -> None:
+        for address in flink.addresses(options, page):
             try:
                 found = flink.jobs_at(address, self._name)
                 # The list is some seconds old.
@@ -117,7 +106,7 @@ class Watch:
                     job for job in found if found[job] and not job.ends_within(flink.SECONDS_TO_END)
                 ]
             except NoAnswer as error:
-                if self._follow.flink_page:
+                if page:
                     raise UsageError(
                         f"--engine_page: {error}; expected the address of a running JobManager"
                     ) from None
@@ -141,7 +130,7 @@ class Watch:
     def _set(self, job: RemoteJob) -> None:
         self._job = job
         if job.flink or job.service:
-            self._follow.note(job)
+            self._note(job)
 
     def begin(self) -> None:
         """Follows the job until `stop`."""
@@ -167,7 +156,7 @@ class Watch:
         try:
             if self._job.flink:
                 self._job.flink.ends_within(0)
-            if latest := progress_in(self._follow.staging):
+            if latest := progress_in(self.staging):
                 now, (name, phase) = time.time(), latest
                 if (name, phase.done) != self._last:
                     self._last, self._since = (name, phase.done), now
@@ -183,7 +172,7 @@ class Watch:
     def _written(self) -> str:
         """How many shards are written; empty if the number of all shards is unknown."""
         # A commit deletes the notes of shards, and a shard that is rewritten is unfinished for a moment.
-        self._shards = done, planned = max(self._shards, self._follow.shards())
+        self._shards = done, planned = max(self._shards, self._shards_written())
         return f"{done:,} of {planned:,} shards" if planned else ""
 
     def locate(self) -> None:

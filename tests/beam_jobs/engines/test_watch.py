@@ -19,7 +19,7 @@ from beam_jobs.dataset.output import Output
 from beam_jobs.engines import flink, watch
 from beam_jobs.engines.flags import job_name
 from beam_jobs.engines.flink import FlinkJob, NoAnswer, RemoteJob
-from beam_jobs.engines.watch import Follow, Watch, phase_line
+from beam_jobs.engines.watch import Watch, phase_line
 from beam_jobs.engines.worker_progress import Phase, WorkerProgress
 from beam_jobs.errors import UsageError
 from beam_jobs.plan.placement import Placement, Splits
@@ -69,8 +69,8 @@ class Followed:
     def __init__(self, engine, page="", staging="", endpoint="localhost:8099"):
         self.printed, self.notes = io.StringIO(), []
         options = PipelineOptions(["--job_name=mine", f"--job_endpoint={endpoint}"])
-        follow = Follow(engine, page, str(staging), lambda: (1, 4), self.notes.append)
-        self.watch = Watch(follow, options, self.printed)
+        follow = engine, page, str(staging), lambda: (1, 4), self.notes.append
+        self.watch = Watch(options, *follow, self.printed)
         self.watch.submitted("beam-1")
 
     def until(self, text):
