@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import os
 import sys
@@ -24,33 +23,23 @@ _PACKAGES = {
 _KERNEL = "readers.format.compiled.kernel"
 
 
-def _missing(error: ImportError, as_json: bool = False) -> int:
-    """Prints one line with the package to install, and with --json an object; returns the exit code.
-
-    Raises:
-        ImportError: The missing module belongs to none of the packages in `_PACKAGES`.
-    """
+def _missing(error: ImportError) -> str:
+    """The line with the package to install; raises the error of a module that is in none of `_PACKAGES`."""
     if error.name == _KERNEL:
-        return failed(str(error), 2, as_json)
+        return str(error)
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
         raise error
-    return failed(f"{error.name} is missing: pip install '{package}'", 2, as_json)
+    return f"{error.name} is missing: pip install '{package}'"
 
 
 def failed(message: str, code: int, as_json: bool) -> int:
     """Prints one line, and with --json an object; returns the exit code."""
-    shown = message
-    if not message.isprintable() or "://" in message:
-        # They import NumPy, which takes longer than all the rest.
-        from readers.format.display import visible_line, without_credentials
+    from beam_jobs.cli.parser import Report
 
-        message = without_credentials(message)
-        shown = visible_line(message)
-    print(f"error: {shown}", file=sys.stderr)
-    if as_json:
-        show(json.dumps({"error": message, "warnings": [], "exit_code": code}))
-    return code
+    report = Report(as_json)
+    report.fail(code, message)
+    return report.end()
 
 
 def show(text: str) -> int:
@@ -63,16 +52,16 @@ def show(text: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Runs the command in `arguments`, which follow `beam-shards`; returns the exit code."""
-    as_json = "--json" in arguments
     from beam_jobs.changes.command import CHANGES
+    from beam_jobs.cli.config import with_config
+    from beam_jobs.cli.parser import Report, help_for, parse_flags
 
     if arguments and arguments[0] in CHANGES:
-        return _change(arguments, as_json)
+        return _change(arguments, "--json" in arguments)
+    report = Report("--json" in arguments)
+    stopped = "interrupted before the job started; nothing was written"
     try:
         # Help and mistakes need no Beam.
-        from beam_jobs.cli.config import with_config
-        from beam_jobs.cli.parser import help_for, parse_flags
-
         if arguments in ([], ["plan"]):
             print(help_for([*arguments, "--help"]), file=sys.stderr)
             return 2
@@ -87,27 +76,20 @@ def main(arguments: list[str]) -> int:
 
         with progress.early("starting", counted=False):
             from beam_jobs.cli.command import command_of
-            from beam_jobs.cli.report import Report, explain
             from beam_jobs.cli.run import main_job
-    except JobError as error:
-        return failed(error.message, error.exit_code, as_json)
-    except ImportError as error:
-        return _missing(error, as_json)
-    except KeyboardInterrupt:
-        return failed("interrupted before the job started; nothing was written", 130, as_json)
-    report = Report(as_json)
-    try:
-        with progress.early("starting", counted=False):
+
+            stopped = (
+                "interrupted, no dataset was written; run the same command again: it keeps the "
+                "shards that are done"
+            )
             command = command_of(flags)
         main_job(command, report)
     except JobError as error:
-        report.fail(error.exit_code, explain(error))
+        report.fail(error.exit_code, error.message)
+    except ImportError as error:
+        report.fail(2, _missing(error))
     except KeyboardInterrupt as interrupt:
-        message = str(interrupt) or (
-            "interrupted, no dataset was written; run the same command again: it keeps the shards "
-            "that are done"
-        )
-        report.fail(130, message)
+        report.fail(130, str(interrupt) or stopped)
     return report.end()
 
 
@@ -120,7 +102,7 @@ def _change(arguments: list[str], as_json: bool) -> int:
     except JobError as error:
         return failed(error.message, error.exit_code, as_json)
     except ImportError as error:
-        return _missing(error, as_json)
+        return failed(_missing(error), 2, as_json)
     except (ValueError, OSError) as error:
         from readers.format.tfrecord import CorruptRecordError
 
@@ -148,7 +130,7 @@ def worker() -> int:
     try:
         from beam_jobs.engines.worker import main as boot
     except ImportError as error:
-        return _missing(error)
+        return failed(_missing(error), 2, as_json=False)
     return boot(sys.argv[1:])
 
 

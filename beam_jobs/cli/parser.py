@@ -1,9 +1,10 @@
-"""The jobs of the command line: parses their flags, and prints help. Imports neither Beam nor NumPy."""
+"""The jobs of the command line: parses their flags, and prints help and results. Imports neither Beam nor NumPy."""
 
 from __future__ import annotations
 
 import functools
 import glob
+import json
 import os
 import re
 import shutil
@@ -268,6 +269,58 @@ def _unknown(job: str, first: str) -> str:
     name = first.partition("=")[0].strip("-").replace("-", "_")
     hint = did_you_mean(name, [*everyday, *sorted(BEAM_VALUES | BEAM_SWITCHES)], before="--")
     return f"unknown argument {first}{hint or f'; {PROGRAM} {job} --help-all lists all flags'}"
+
+
+class Report:
+    """Prints the result of a command: text, or with `as_json` only one JSON object with the same contents."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json, self._code = as_json, 0
+        self._values: dict[str, Any] = {}
+        self._warnings: list[str] = []
+        self._unprinted = ""
+
+    def show(self, text: str, **values: Any) -> None:
+        """Prints text on stdout; the object gets the values instead."""
+        self._values |= values
+        if not self._as_json:
+            self._unprinted = self._unprinted or print_text(_shown(text, "\t\n"))
+
+    def note(self, *lines: str, **values: Any) -> None:
+        """Prints lines on stderr; the object gets the values, too."""
+        self._values |= values
+        for line in filter(None, lines):
+            print(_shown(line), file=sys.stderr)
+
+    def warn(self, *warnings: str) -> None:
+        """Prints warnings on stderr; the object gets them, too."""
+        found = [_shown(warning) for warning in filter(None, warnings)]
+        self._warnings += found
+        self.note(*(f"warning: {warning}" for warning in found))
+
+    def fail(self, code: int, message: str) -> None:
+        """Prints the error that ends the command with an exit code."""
+        self._code = code
+        self.note(f"error: {message}", error=_shown(message))
+
+    def end(self) -> int:
+        """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
+        if self._as_json:
+            ending = {"warnings": self._warnings, "exit_code": self._code}
+            self._unprinted = print_text(json.dumps(self._values | ending))
+        if self._unprinted and not self._code:
+            self.fail(1, f"stdout cannot be written: {self._unprinted}; everything else was done")
+        return self._code
+
+
+def _shown(text: str, kept: str = "") -> str:
+    """A text without credentials, and without control characters but those that are kept."""
+    if text.isprintable() and "://" not in text:
+        return text
+    # It imports NumPy, which takes longer than all the rest.
+    from readers.format.display import visible, without_credentials
+
+    return visible(without_credentials(text), kept)
 
 
 def print_text(text: str) -> str:

@@ -1,23 +1,19 @@
-"""The output of a command: the summary of a finished job or of a dry run, and the warnings on stderr."""
+"""The texts about a finished job or a dry run: its summary, warnings and notes."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
-import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-from beam_jobs.cli.parser import print_text
 from beam_jobs.dataset.output import DEFAULT_SHARD_SIZE, Output
-from beam_jobs.errors import JobError
 from beam_jobs.pipeline.dry_run import Findings, SplitSurvey
 from beam_jobs.pipeline.tried_encodings import TriedEncoding
-from beam_jobs.plan.shards import ONE_KEY, shard_sizes
+from beam_jobs.plan.shards import shard_sizes
 from beam_jobs.records.rejects import MaxRejects, Reject
 from beam_jobs.sources.labels import LABEL
 from readers.format.display import (
@@ -27,19 +23,10 @@ from readers.format.display import (
     format_balance,
     format_bytes,
     format_table,
-    visible,
     visible_line,
-    without_credentials,
 )
 from readers.format.manifest import Manifest
 from readers.format.rejects import Reason, reasons_of
-
-# Why two records of a job may have one key.
-_ONE_KEY_OF_FILES = (
-    "every record needs a unique key; do two --input patterns match the same file, does an "
-    "archive (with --key member, do all archives together) have two members of one name, or do two rows "
-    "of a --table name the same file (--key row distinguishes them)?"
-)
 
 # Labels whose counts are printed.
 _MAX_LABELS = 20
@@ -53,53 +40,6 @@ _SMALL_SHARD = 1 << 20
 _MAX_REASONS = 5
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-
-
-class Report:
-    """Prints the result of a command: text, or with `as_json` only one JSON object with the same contents."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json, self._code = as_json, 0
-        self._values: dict[str, Any] = {}
-        self._warnings: list[str] = []
-        self._unprinted = ""
-
-    def show(self, text: str, **values: Any) -> None:
-        """Prints text on stdout; the object gets the values instead."""
-        self._values |= values
-        if not self._as_json:
-            self._unprinted = self._unprinted or print_text(visible(text))
-
-    def note(self, *lines: str, **values: Any) -> None:
-        """Prints lines on stderr; the object gets the values, too."""
-        self._values |= values
-        for line in filter(None, lines):
-            print(visible_line(without_credentials(line)), file=sys.stderr)
-
-    def warn(self, *warnings: str) -> None:
-        """Prints warnings on stderr; the object gets them, too."""
-        found = [without_credentials(warning) for warning in filter(None, warnings)]
-        self._warnings += found
-        self.note(*(f"warning: {warning}" for warning in found))
-
-    def fail(self, code: int, message: str) -> None:
-        """Prints the error that ends the command with an exit code."""
-        self._code = code
-        self.note(f"error: {message}", error=without_credentials(message))
-
-    def end(self) -> int:
-        """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
-        if self._as_json:
-            ending = {"warnings": self._warnings, "exit_code": self._code}
-            self._unprinted = print_text(json.dumps(self._values | ending))
-        if self._unprinted and not self._code:
-            self.fail(1, f"stdout cannot be written: {self._unprinted}; everything else was done")
-        return self._code
-
-
-def explain(error: JobError) -> str:
-    """The text that reports the end of a job that failed, on one line."""
-    return error.message.replace(ONE_KEY, _ONE_KEY_OF_FILES)
 
 
 def format_findings(findings: Findings) -> str:

@@ -17,8 +17,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions
 from apache_beam.runners.runner import PipelineResult
 
 from beam_jobs.cli.command import Command
+from beam_jobs.cli.parser import Report
 from beam_jobs.cli.report import (
-    Report,
     alike_classes,
     findings_as_json,
     format_encodings,
@@ -44,11 +44,12 @@ from beam_jobs.engines.flags import job_name
 from beam_jobs.engines.flink import RemoteJob
 from beam_jobs.engines.launch import check_job_service, ends_early, launch
 from beam_jobs.engines.watch import Watch
-from beam_jobs.errors import CompleteError, DataError
+from beam_jobs.errors import CompleteError, DataError, JobError
 from beam_jobs.pipeline.dry_run import Findings, Survey, check_findings
 from beam_jobs.pipeline.planning.drop_near import KEPT_OUT
 from beam_jobs.pipeline.planning.shards import INPUT_BYTES
 from beam_jobs.pipeline.tried_encodings import try_encodings
+from beam_jobs.plan.shards import ONE_KEY
 from beam_jobs.records.rejects import first_rejects
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import list_files
@@ -57,6 +58,13 @@ from beam_jobs.writing.append import added_line
 from readers.format.display import counted, format_table, splits_table
 from readers.format.manifest import Manifest, generation_file, join
 from readers.format.rejects import reasons_of
+
+# Why two records of a job may have one key.
+_ONE_KEY_OF_FILES = (
+    "every record needs a unique key; do two --input patterns match the same file, does an "
+    "archive (with --key member, do all archives together) have two members of one name, or do two rows "
+    "of a --table name the same file (--key row distinguishes them)?"
+)
 
 
 class Outcome(NamedTuple):
@@ -159,14 +167,17 @@ def _report_rejects(report: Report, directory: str, manifest: Manifest) -> None:
 
 
 def main_job(command: Command, report: Report) -> None:
-    """Runs a job and reports what it wrote, or would write; JobError if it fails, or cannot be planned."""
+    """Runs a job, and reports what it wrote, or would write, or why it failed, or cannot be planned."""
     note = command.flags.dataset.note(command.job)
     report.note(f"note: {note}" if note else "", job=command.flags.name)
     report.warn(*command.flags.job.warnings(command.job))
-    if command.flags.run.dry_run:
-        _survey(command, report)
-    else:
-        _run(command, report)
+    try:
+        if command.flags.run.dry_run:
+            _survey(command, report)
+        else:
+            _run(command, report)
+    except JobError as error:
+        report.fail(error.exit_code, error.message.replace(ONE_KEY, _ONE_KEY_OF_FILES))
 
 
 def _survey(command: Command, report: Report) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from beam_jobs.cli.parser import Report
 from beam_jobs.cli.report import (
     alike_classes,
     format_encodings,
@@ -13,7 +14,6 @@ from beam_jobs.cli.report import (
     size_line,
     warnings_of,
 )
-from beam_jobs.cli.run import Report
 from beam_jobs.dataset.output import Output
 from beam_jobs.pipeline.dry_run import SplitSurvey
 from beam_jobs.pipeline.tried_encodings import TriedEncoding
