@@ -67,27 +67,6 @@ def arrow_columns(file: BinaryIO, kind: str) -> tuple[str, ...]:
     return tuple(names_in(_fields_of(schema)))
 
 
-def arrow_rows(
-    file: BinaryIO,
-    kind: str,
-    columns: Collection[str] | None = None,
-    most_bytes: int = DEFAULT_RECORD_BYTES,
-) -> Iterator[Row]:
-    """Yields the rows of a file, including those that cannot be read; other arguments and errors as for `arrow_columns`.
-
-    Args:
-        columns: The columns to read, and fields in them, such as `meta.cls`; None for all.
-        most_bytes: The most bytes that a row may take.
-    """
-    if kind != "parquet":
-        yield from _feather_rows(file, columns, most_bytes)
-        return
-    for row in read_row_groups(file, None, columns, 1, most_bytes):
-        yield row
-        if not row.number:
-            return
-
-
 def row_groups(file: BinaryIO) -> list[int]:
     """The number of rows in each row group of a Parquet file; RejectError if it cannot be read."""
     footer = _open_parquet(file).metadata
@@ -103,12 +82,14 @@ def read_row_groups(
 ) -> Iterator[Row]:
     """Yields the rows of some row groups of a Parquet file, including those that cannot be read.
 
-    A damaged group ends with a row of number 0, after which the next group follows. Other arguments and errors as for
-    `arrow_rows`.
+    A damaged group ends with a row of number 0, after which the next group follows. Errors as for `arrow_columns`.
 
     Args:
+        file: The file, seekable.
         groups: Consecutive numbers of row groups, from 0; None for all.
+        columns: The columns to read, and fields in them, such as `meta.cls`; None for all.
         first: Number of the first row.
+        most_bytes: The most bytes that a row may take.
     """
     table = _open_parquet(file)
     names = table.schema_arrow.names
@@ -195,10 +176,8 @@ def _batches(table: Any, group: int, columns: list[str], most_bytes: int) -> Ite
             rows = max(rows // _FEWER, 1)
 
 
-def _feather_rows(
-    file: BinaryIO, columns: Collection[str] | None, most_bytes: int
-) -> Iterator[Row]:
-    """Yields the rows of a file in Arrow's file format or its stream format."""
+def feather_rows(file: BinaryIO, columns: Collection[str] | None, most_bytes: int) -> Iterator[Row]:
+    """Yields the rows of a file in Arrow's file format or its stream format; arguments and errors as for `read_row_groups`."""
     names = _open_feather(file).schema.names
     check_names(names)
     chosen = [

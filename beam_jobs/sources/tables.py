@@ -7,7 +7,13 @@ from collections.abc import Collection, Iterator
 from typing import BinaryIO
 
 from beam_jobs.errors import RejectError, UsageError
-from beam_jobs.sources.arrow_rows import ARROW_KINDS, arrow_columns, arrow_rows, class_names
+from beam_jobs.sources.arrow_rows import (
+    ARROW_KINDS,
+    arrow_columns,
+    class_names,
+    feather_rows,
+    read_row_groups,
+)
 from beam_jobs.sources.delimited import DELIMITERS
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import column_text
@@ -71,8 +77,13 @@ def read_rows(
         UsageError: two columns have the same name.
     """
     try:
-        if kind in ARROW_KINDS:
-            yield from arrow_rows(file, kind, columns, most_bytes)
+        if kind == "parquet":
+            for row in read_row_groups(file, None, columns, 1, most_bytes):
+                yield row
+                if not row.number:
+                    return
+        elif kind in ARROW_KINDS:
+            yield from feather_rows(file, columns, most_bytes)
         else:
             yield from text_rows(file, kind, gzipped, dialect)
     except RejectError as error:

@@ -319,14 +319,6 @@ class _Range:
             self.after = files[-1].path
             self.pages.append(files)
 
-    def cut(self, cuts: Sequence[str]) -> list[_Range]:
-        """Ends the range at the first cut, and returns those after it; `cuts` are in order."""
-        names = [name for name in cuts if name > self.after]
-        if not names:
-            return []
-        self.until = names[0]
-        return [_Range(start, end) for start, end in zip(names, [*names[1:], None], strict=True)]
-
     def ask(self, store: RangeListed, prefix: str) -> bool:
         """Requests the next page, unless it is under way or the range has ended."""
         if self.request or self.ended:
@@ -350,7 +342,10 @@ def listed_in_ranges(store: Store, prefix: str, span: Span = ALL) -> Iterator[Fi
     first.add(store.page(prefix, span.after))
     ranges = deque([first])
     if not first.ended and span == ALL:
-        ranges += first.cut(_folders(store, _first_folders(store, prefix)))
+        folders = _folders(store, _first_folders(store, prefix))
+        spans = _between([folder for folder in folders if folder > first.after])
+        first.until = spans[0].until
+        ranges += [_Range(*each) for each in spans[1:]]
     try:
         while ranges:
             first = ranges[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import glob
 import itertools
@@ -24,12 +25,12 @@ _HIDDEN = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx"}
 
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
-# The parts of a pattern: stars, a set of characters (a bracket in front is one of them), or a character.
-_TOKENS = re.compile(
-    r"\*\*|[*?]|\[(?:!(?:\][^\]]*|[^\]]+)|(?!!)(?:\][^\]]*|[^\]]+))\]|.", re.DOTALL
+# The parts of a pattern: stars, a set of characters (a bracket in front is one of them), or other characters.
+_PARTS = re.compile(
+    r"\*\*|\*|\[(?:!(?:\][^\]]*|[^\]]+)|(?!!)(?:\][^\]]*|[^\]]+))\]|[^*\[]+|.", re.DOTALL
 )
 
-_WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
+_STARS = {"**": ".*", "*": r"[^/\\]*"}
 
 # The part of a pattern before its first wildcard.
 FIXED = re.compile(r"(?:[^*?\[]|\[[*?[]\])*")
@@ -191,16 +192,6 @@ def leading(pattern: str) -> Callable[[str], bool]:
 
 def matching(pattern: str) -> re.Pattern[str]:
     """A pattern as a regular expression, which matches what Beam's filesystems match."""
-    return re.compile("".join(map(_regex_of, _TOKENS.findall(pattern))) + r"\Z", re.DOTALL)
-
-
-def _regex_of(token: str) -> str:
-    if token in _WILDCARDS:
-        return _WILDCARDS[token]
-    if len(token) == 1:
-        return re.escape(token)
-    negated = token[1] == "!"
-    characters = token[1 + negated : -1].replace("\\", r"\\").replace("[", r"\[")
-    if characters[0] == "^" and not negated:
-        characters = f"\\{characters}"
-    return f"[{'^' * negated}{characters}]"
+    # The standard library writes (?s:...)\Z, and its star would match a slash.
+    parts = (_STARS.get(part) or fnmatch.translate(part)[4:-3] for part in _PARTS.findall(pattern))
+    return re.compile("".join(parts) + r"\Z", re.DOTALL)
