@@ -25,7 +25,9 @@ CHANGES = {
 }
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """An argument parser that reports a mistake as a `UsageError` of one line."""
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
 
@@ -39,7 +41,7 @@ def change(arguments: Sequence[str]) -> str:
         OSError: A file cannot be read or written.
     """
     name = arguments[0]
-    parser = _Parser(prog=f"beam-shards {name}", description=f"To {CHANGES[name]}.")
+    parser = Parser(prog=f"beam-shards {name}", description=f"To {CHANGES[name]}.")
     if name != "index":
         parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
     _add_arguments(parser, name)

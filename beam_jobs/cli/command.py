@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
@@ -15,6 +13,7 @@ from apache_beam.options.pipeline_options import (
     PortableOptions,
 )
 
+from beam_jobs.changes.command import Parser
 from beam_jobs.cli.dataset import DatasetFlags, bytes_of, threshold_of
 from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
@@ -130,16 +129,9 @@ def _check_early_end(options: PipelineOptions) -> None:
             )
 
 
-class _BeamParser(argparse.ArgumentParser):
-    """An argument parser that reports a mistake as a `UsageError` of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
-
-
 def _beam_options(arguments: Sequence[str]) -> PipelineOptions:
     """Parses Beam's options; raises UsageError for an invalid value, where Beam would exit."""
-    parser = _BeamParser(add_help=False, allow_abbrev=False)
+    parser = Parser("beam-shards", add_help=False, allow_abbrev=False)
     for kind in dict.fromkeys([PipelineOptions, *PipelineOptions.__subclasses__()]):
         if "_add_argparse_args" in vars(kind):
             kind._add_argparse_args(parser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import argparse
 import json
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,21 +15,14 @@ from beam_jobs.packages import require
 
 def with_config(arguments: Sequence[str]) -> list[str]:
     """The arguments, with the flags of `--config FILE` that they lack; UsageError if it has anything but flags of one job."""
-    path, rest = "", list[str]()
+    path, rest = _taken(arguments, "config")
+    if path == "":
+        raise UsageError("--config: expected a value, FILE or DIR")
     appends = "--append" in arguments
-    left = iter(arguments)
-    for argument in left:
-        name, equals, value = argument.partition("=")
-        if name == "--config":
-            path = value if equals else next(left, "")
-            if not path:
-                raise UsageError("--config: expected a value, FILE or DIR")
-        else:
-            rest.append(argument)
     if appends and path:
         raise UsageError("--append takes the flags of the dataset: drop --config")
     if appends and not {"-h", "--help"} & {*rest}:
-        path = _output_in(rest)
+        path, _ = _taken(rest, "output")
     if not path:
         return rest
     if "://" in path:
@@ -46,13 +39,12 @@ def with_config(arguments: Sequence[str]) -> list[str]:
     return [job, *added, *rest]
 
 
-def _output_in(arguments: Sequence[str]) -> str:
-    """The value of `--output`; empty without one."""
-    for argument, value in itertools.pairwise([*arguments, ""]):
-        name, equals, own = argument.partition("=")
-        if name == "--output":
-            return own if equals else value
-    return ""
+def _taken(arguments: Sequence[str], name: str) -> tuple[str | None, list[str]]:
+    """The value of a flag, which is empty if it has none, and the other arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument(f"--{name}", nargs="?", const="")
+    found, rest = parser.parse_known_args(arguments)
+    return getattr(found, name), rest
 
 
 def _stated(directory: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import GoogleCloudOptions
@@ -67,43 +66,21 @@ _ONE_KEY_OF_FILES = (
 )
 
 
-class Outcome(NamedTuple):
-    """The results of a job that ran to its end."""
+def run_job(command: Command) -> tuple[PipelineResult | None, dict[str, float]]:
+    """Runs a job until it ends, or an engine runs it without this command; returns Beam's result and the seconds by phase.
 
-    manifest: Manifest
-    kept_shards: int  # shards of an unfinished run, which were not written again
-    seconds: dict[str, float]  # by phase
-    kept_out: int = 0  # records that are near one of --keep_out
-    input_bytes: int = 0  # bytes of the inputs if each record is a file; 0 if they are not known
-    was_complete: bool = False  # an earlier run of the job had completed the dataset
-
-
-def run_job(command: Command) -> Outcome | None:
-    """Runs a job to its end, or raises a JobError; returns None if an engine runs it on, or later, without this command."""
-    directory, early = command.output.directory, ends_early(command.beam)
+    There is no result if an earlier run has completed the dataset. A job that fails raises a JobError.
+    """
     check_job_service(command.beam)
     watch = None if on_this_machine(command.beam) else _watch_of(command)
     transform = command.flags.name.capitalize() >> command.transform
     try:
-        with leased(command.output, command.flags.name, keeps=bool(early)):
-            result, seconds = launch(transform, command.beam, watch)
+        with leased(command.output, command.flags.name, keeps=bool(ends_early(command.beam))):
+            return launch(transform, command.beam, watch)
     except CompleteError:
-        return Outcome(
-            _manifest(directory, state_of(directory).generations[-1]), 0, {}, was_complete=True
-        )
+        return None, {}
     except OSError as error:
-        raise not_writable(directory, error) from None
-    if early:
-        return None
-    try:
-        manifest = _manifest(directory, command.output.generation)
-        kept_out = _counted(result, KEPT_OUT)
-        inputs = _counted(result, INPUT_BYTES) if command.job.whole_files else 0
-        return Outcome(manifest, _counted(result, "kept"), seconds, kept_out, inputs)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"the runner reports success, but {error}; no dataset was written: run the same command again"
-        ) from None
+        raise not_writable(command.output.directory, error) from None
 
 
 def _watch_of(command: Command) -> Watch:
@@ -142,8 +119,10 @@ def survey_job(command: Command) -> Findings:
         return replace(findings, kept_out=_counted(result, KEPT_OUT))
 
 
-def _counted(result: PipelineResult, name: str) -> int:
+def _counted(result: PipelineResult | None, name: str) -> int:
     """The sum of Beam's counters of a name; 0 if they are not known."""
+    if result is None:
+        return 0
     try:
         counters = result.metrics().query(MetricsFilter().with_name(name))["counters"]
     except Exception:  # A service may not report counters; the dataset is complete.
@@ -198,14 +177,20 @@ def _survey(command: Command, report: Report) -> None:
 
 def _run(command: Command, report: Report) -> None:
     began = time.monotonic()
-    outcome = run_job(command)
-    directory = command.output.directory
-    if outcome is None:
+    output, directory = command.output, command.output.directory
+    result, seconds = run_job(command)
+    if result and ends_early(command.beam):
         report.note(directory=directory, complete=False)
         return
-    manifest = outcome.manifest
-    appends = command.output.append is not None
-    if outcome.was_complete:
+    try:
+        generation = output.generation if result else state_of(directory).generations[-1]
+        manifest = _manifest(directory, generation)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"the runner reports success, but {error}; no dataset was written: run the same command again"
+        ) from None
+    appends, kept_shards = output.append is not None, _counted(result, "kept")
+    if not result:
         advice = "" if appends else ". Add --overwrite to write it again"
         report.note(
             f"{directory} is complete already, from the same options and inputs of the same names and sizes; "
@@ -216,18 +201,19 @@ def _run(command: Command, report: Report) -> None:
     report.show(
         format_table(splits_table(manifest.splits)),
         splits=splits_as_json(splits),
-        kept_shards=outcome.kept_shards,
+        kept_shards=kept_shards,
         rejects=[],
         seconds=time.monotonic() - began,
-        phases=outcome.seconds,
+        phases=seconds,
     )
-    if appends and not outcome.was_complete:
+    if appends and result:
         before = _manifest(directory, manifest.generation - 1)
         report.note(added_line(before, manifest, bool(command.drops)))
     if not appends:  # The sizes are those of all generations.
-        report.note(size_line(sum(split.bytes for split in splits), outcome.input_bytes))
-    if outcome.kept_shards:
-        report.note(f"kept {counted(outcome.kept_shards, 'shard')} of an unfinished run")
+        inputs = _counted(result, INPUT_BYTES) if command.job.whole_files else 0
+        report.note(size_line(sum(split.bytes for split in splits), inputs))
+    if kept_shards:
+        report.note(f"kept {counted(kept_shards, 'shard')} of an unfinished run")
     if remarks := manifest.remarks:
         report.note(
             "remarks about the inputs:",
@@ -237,13 +223,13 @@ def _run(command: Command, report: Report) -> None:
     if manifest.rejected:
         _report_rejects(report, directory, manifest)
     report.warn(
-        *warnings_of(command.output, splits, command.job.has_windows, outcome.kept_out),
+        *warnings_of(command.output, splits, command.job.has_windows, _counted(result, KEPT_OUT)),
         *alike_classes({LABEL: manifest.label_names, **manifest.class_names}),
         unused_classes(manifest, command.output.feature_names.get(LABEL, LABEL)),
         fractions_as_names(manifest),
     )
     report.note(
-        format_seconds(outcome.seconds),
+        format_seconds(seconds),
         next_step(directory),
         directory=directory,
     )

@@ -29,7 +29,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from beam_jobs import progress
 from beam_jobs.engines.memory import keep_freed
 from beam_jobs.errors import DataError, JobError, UsageError, portable
-from beam_jobs.storage.files import ProcessContext, adopt, process_context
+from beam_jobs.storage.files import adopt, process_context
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ class Pool:
             thread.join()
         _unpickled.cache_clear()  # The next run may find other files under the same names.
 
-    def _serve(self, context: Any, known: ProcessContext) -> None:
+    def _serve(self, context: Any, known: tuple[Any, ...]) -> None:
         """Starts a process and hands tasks to it until the pool is closed."""
         here: Any = None
         process: Any = None
@@ -201,7 +201,7 @@ class Pool:
             here.close()
 
 
-def _start(context: Any, known: ProcessContext) -> tuple[Any, Any, Any]:
+def _start(context: Any, known: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     """A connection to a new process, the process, and the input it reads, if that can be noted.
 
     Raises EOFError or OSError if no process can be started, and RuntimeError while a program is
@@ -263,11 +263,11 @@ def note_reading(name: str) -> None:
 _reading: Any = None  # In a process of a pool: memory that it shares with its parent.
 
 
-def _work(connection: Any, given: ProcessContext, reading: Any) -> None:
+def _work(connection: Any, given: tuple[Any, ...], reading: Any) -> None:
     """Runs tasks until the parent closes the connection or dies."""
     global _reading
     _reading = reading
-    adopt(given)
+    adopt(*given)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent.
     keep_freed()
     # Nearly all objects are freed with their last reference: collecting cycles took a fifth of the time of listing.

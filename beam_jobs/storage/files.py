@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from beam_jobs.errors import DataError, UsageError
 from readers.files.files import FileInfo, Files, WritableFiles
@@ -22,19 +22,6 @@ from readers.files.stores.ahead import Part, Read, Window, in_background
 from readers.files.stores.clients import is_store
 from readers.files.stores.errors import Errors, one_line
 from readers.files.stores.store import RangeListed, Store
-
-
-class ProcessContext(NamedTuple):
-    """Everything a process needs to open the files that its parent can open.
-
-    Attributes:
-        options: Beam's options by name, except those with their default value.
-        environment: Environment variables. A fork server would pass on those of its start.
-    """
-
-    options: Mapping[str, Any]
-    environment: Mapping[str, str]
-
 
 _adopted: Mapping[str, Any] | None = None
 
@@ -59,16 +46,16 @@ def storage_options() -> Mapping[str, Any]:
     return _last[1]
 
 
-def process_context() -> ProcessContext:
-    """The context for processes that this one starts."""
-    return ProcessContext(storage_options(), dict(os.environ))
+def process_context() -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The arguments of `adopt` with which processes that this one starts can open the same files."""
+    return storage_options(), dict(os.environ)
 
 
-def adopt(given: ProcessContext) -> None:
-    """Applies the parent's context to this process."""
+def adopt(options: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Applies Beam's options and the variables of the parent: a fork server would pass on those of its start."""
     global _adopted
-    os.environ.update(given.environment)
-    _adopted = given.options
+    os.environ.update(environment)
+    _adopted = options
 
 
 class JobErrors(Errors):

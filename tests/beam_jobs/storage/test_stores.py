@@ -301,8 +301,8 @@ def test_a_process_that_loads_from_google_imports_no_beam(no_google_credentials)
     code = (
         "import sys\n"
         "from beam_jobs.storage.files import store_of\n"
-        "from beam_jobs.storage.files import ProcessContext, adopt\n"
-        "adopt(ProcessContext({}, {}))\n"
+        "from beam_jobs.storage.files import adopt\n"
+        "adopt({}, {})\n"
         "print(type(store_of('gs://bucket/x')._client._credentials).__name__)\n"
         "assert 'apache_beam' not in sys.modules"
     )
