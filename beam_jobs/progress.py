@@ -80,10 +80,6 @@ class _Display:
             known, _ = self._expected.get(phase, (0, unit))
             self._expected[phase] = known + total, unit
 
-    def begin(self, phase: str) -> None:
-        with self._lock:
-            self._begin(phase, "{desc} ...")
-
     def advance(self, phase: str, amount: int, rejected: int) -> None:
         with self._lock:
             if phase != self._phase:
@@ -93,7 +89,7 @@ class _Display:
                 self._bar.set_postfix_str(f"{self._rejected:,} rejected", refresh=False)
             self._bar.update(amount)
             now = time.monotonic()
-            if now < self._first_line or self._stream.isatty():
+            if now < self._first_line or self._stream.isatty() or self._bar.bar_format:
                 return
             # A phase may continue after another one, but begins once.
             if phase not in self._begun or (amount and now >= self._next_line):
@@ -101,7 +97,7 @@ class _Display:
                 self._next_line = now + self._line_seconds
                 print(self._line(), file=self._stream, flush=True)
 
-    def _begin(self, phase: str, bar_format: str | None = None) -> None:
+    def _begin(self, phase: str) -> None:
         self.close()
         self._phase = phase
         total, unit = self._expected.get(phase, (None, "files"))
@@ -115,7 +111,7 @@ class _Display:
             leave=False,
             disable=False,
             dynamic_ncols=True,
-            bar_format=bar_format,
+            bar_format=None if unit else "{desc} ...",
             # A bar that is never drawn still counts, and computes the rate and the time left.
             delay=max(self._first_line - time.monotonic(), 0) if shown else float("inf"),
         )
@@ -152,9 +148,7 @@ class Relay:
         self._next = 0.0
 
     def expect(self, phase: str, total: int, unit: str) -> None:
-        """Does nothing, like `begin`: the other process knows the totals."""
-
-    def begin(self, phase: str) -> None: ...
+        """Does nothing: the other process knows the totals."""
 
     def advance(self, phase: str, amount: int, rejected: int) -> None:
         with self._lock:
@@ -177,8 +171,6 @@ class Reported(Protocol):
 
     def expect(self, phase: str, total: int, unit: str) -> None: ...
 
-    def begin(self, phase: str) -> None: ...
-
     def advance(self, phase: str, amount: int, rejected: int) -> None: ...
 
 
@@ -199,8 +191,8 @@ def expect(phase: str, total: int, unit: str) -> None:
 
 def begin(phase: str) -> None:
     """Starts a phase that counts nothing."""
-    if _reported:
-        _reported.begin(phase)
+    expect(phase, 0, "")
+    advance(phase, 0)
 
 
 def advance(phase: str, amount: int, rejected: int = 0) -> None:

@@ -101,9 +101,6 @@ class WorkerProgress:
         if is_new:
             self._note()
 
-    def begin(self, phase: str) -> None:
-        self.advance(phase, 0, 0)
-
     def advance(self, phase: str, amount: int, rejected: int) -> None:
         with self._lock:
             known = self._phases.setdefault(phase, Phase())

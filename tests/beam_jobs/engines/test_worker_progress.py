@@ -31,7 +31,7 @@ def test_the_progress_of_all_workers_is_added_up_and_the_latest_phase_is_shown(
     monkeypatch.setattr(worker_progress, "_SECONDS", 0.01)
     assert progress_in(str(tmp_path)) is None
     one, other = WorkerProgress(str(tmp_path)), WorkerProgress(str(tmp_path))
-    one.begin("listing")
+    one.advance("listing", 0, 0)
     assert progress_in(str(tmp_path))[0] == "listing"
     one.expect("reading", 600, "B")
     one.expect("reading", 400, "B")
