@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from multiprocessing import forkserver
 from multiprocessing.sharedctypes import RawArray
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from beam_jobs import progress
 from beam_jobs.engines.memory import keep_freed
@@ -32,6 +32,10 @@ from beam_jobs.errors import DataError, JobError, UsageError, portable
 from beam_jobs.storage.files import adopt, process_context
 
 T = TypeVar("T")
+
+# Receives the result of a call; the function and its arguments; and a barrier at which the threads of all processes meet,
+# so that each takes one such task.
+_Task = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], threading.Barrier | None]
 
 # Tasks queued per process, so that none is idle while results are written.
 _AHEAD = 2
@@ -111,7 +115,7 @@ class Pool:
             if self._closed:
                 future.set_exception(_killed())
             else:
-                self._tasks.put(_Task(future, function, arguments))
+                self._tasks.put((future, function, arguments, None))
         return future
 
     def each(self, function: Callable[[], T]) -> list[T]:
@@ -127,7 +131,7 @@ class Pool:
             if self._closed:
                 raise _killed()
             for future in futures:
-                self._tasks.put(_Task(future, function, (), meeting))
+                self._tasks.put((future, function, (), meeting))
         return [future.result() for future in futures]
 
     def window(self) -> Window[Any]:
@@ -169,15 +173,15 @@ class Pool:
         except (EOFError, OSError):  # The fork server was killed, or no file can be opened.
             self._broken = True
         while task := self._tasks.get():
-            future = task.future
-            if task.meeting:
-                task.meeting.wait()
+            future, function, arguments, meeting = task
+            if meeting:
+                meeting.wait()
             try:
                 with self._lock:
                     if self._broken:
                         raise EOFError
                     self._busy.add(process)
-                here.send((task.function, task.arguments))
+                here.send((function, arguments))
                 result, error = _received(here)
             except (EOFError, OSError):
                 if not self._broken:
@@ -216,21 +220,6 @@ def _start(context: Any, known: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         process = context.Process(target=_work, args=(there, known, reading), daemon=True)
         process.start()
     return here, process, reading
-
-
-class _Task(NamedTuple):
-    """A call of a function in one of the processes.
-
-    Attributes:
-        future: Receives the result.
-        function, arguments: The call.
-        meeting: A barrier for the threads of all processes, so that each takes one such task.
-    """
-
-    future: Future[Any]
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    meeting: threading.Barrier | None = None
 
 
 def _killed(code: int | None = None, reading: bytes = b"") -> DataError:
@@ -305,7 +294,7 @@ def _received(connection: Any) -> tuple[Any, Exception | None]:
 
 
 def call_pickled(packed: bytes, *arguments: Any) -> Any:
-    """Calls a pickled function or bound method, which each process unpickles once.
+    """Calls a pickled function or bound method, which each process unpickles once; a list of all that an iterator yields.
 
     All calls of a bound method, from any thread, share one object.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from beam_jobs.columns import Ragged, pack, unpack
 from beam_jobs.errors import RejectError, loss_error
 from beam_jobs.sources.arrow_rows import row_groups
-from beam_jobs.sources.source import RowGroups, Source, pack_reference, unpack_reference
+from beam_jobs.sources.source import Source, pack_reference, unpack_reference
 
 # Small enough to spread a file over cores, large enough that 50 us and a seek for each are negligible.
 CHUNK_BYTES = 2 << 20
@@ -158,7 +158,7 @@ def row_group_sources(file: Source, open_: Callable[[Source], BinaryIO]) -> Iter
         # Each source opens the file again.
         if size >= CHUNK_BYTES or end == len(rows):
             key = f"{file.key}#{first}-{first + count - 1}"
-            groups = RowGroups(start, end, first)
+            groups = start, end, first
             yield file._replace(key=key, size=size, path=file.file, groups=groups)
             start, first, count = end, first + count, 0
 

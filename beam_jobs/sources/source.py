@@ -36,19 +36,6 @@ _NOTHING: Mapping[str, Any] = {}
 Label = str | tuple[str, ...]
 
 
-class RowGroups(NamedTuple):
-    """Row groups of a Parquet file whose rows have files.
-
-    Attributes:
-        start, end: The numbers of the first one, and after the last one, from 0.
-        first: The number of the first row, from 1.
-    """
-
-    start: int
-    end: int
-    first: int
-
-
 class Source(NamedTuple):
     """A file, or a member of an archive, from which one record or several are loaded.
 
@@ -63,7 +50,8 @@ class Source(NamedTuple):
             of a member of an archive.
         path: Path relative to the root, if it is not the key.
         error: Why nothing can be loaded from it; empty if no reason is known yet.
-        groups: The row groups that it represents; None for other sources.
+        groups: The row groups of Parquet that it represents: the numbers of the first one and after the last one, from
+            0, and of the first row, from 1; None for other sources.
         label: The label of its records, or their labels; None until it was derived, or without labels.
         remark: A remark about its records, such as about its name; empty for none.
     """
@@ -77,7 +65,7 @@ class Source(NamedTuple):
     joined: tuple[tuple[Any, ...], ...] = ()
     path: str = ""
     error: str = ""
-    groups: RowGroups | None = None
+    groups: tuple[int, int, int] | None = None
     label: Label | None = None
     remark: str = ""
 
@@ -218,7 +206,7 @@ def _details_of(details: bytes) -> tuple[Any, ...]:
         tuple(map(tuple, joined)),
         path,
         error,
-        RowGroups(*groups) if groups else None,
+        tuple(groups) if groups else None,
         tuple(label) if isinstance(label, list) else label,
         remark,
     )

@@ -21,7 +21,6 @@ from beam_jobs.sources.labels import PATH_COLUMNS, column_text
 from beam_jobs.sources.rows import DEFAULT, OBJECT_KINDS, Dialect, Row
 from beam_jobs.sources.source import (
     COLUMN,
-    RowGroups,
     Source,
     column_of,
     names_in,
@@ -248,7 +247,7 @@ class EmbeddedInputs(RowInputs):
 
     def unpacked(self, source: Source) -> Iterator[tuple[Source, bytes]]:
         """Yields the files in some row groups with their bytes; damaged groups end with an error."""
-        start, end, first = source.groups or RowGroups(0, 0, 1)
+        start, end, first = source.groups or (0, 0, 1)
         columns = {self.path_column + _BYTES, self.path_column + _PATH, *self.columns}
         try:
             with open_seekable(self.path(source.file)) as file:

@@ -12,7 +12,6 @@ from beam_jobs.records.encode import Record
 from beam_jobs.sources.archives.member import MemberLocation
 from beam_jobs.sources.labels import ClassIds
 from beam_jobs.sources.source import (
-    RowGroups,
     Source,
     column_of,
     names_in,
@@ -52,7 +51,7 @@ SOURCES = st.builds(
     JOINED,
     st.just("") | NAMES,
     st.just("") | st.text(max_size=20),
-    st.none() | st.builds(RowGroups, SIZES, SIZES, SIZES),
+    st.none() | st.tuples(SIZES, SIZES, SIZES),
     st.none() | st.text(max_size=4) | st.lists(st.text(max_size=4)).map(tuple),
 )
 
