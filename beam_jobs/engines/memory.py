@@ -47,11 +47,11 @@ def limited(size: int) -> Iterator[None]:
         yield
         return
     _use_system_pool()
-    _LIMITS.enter(size)
+    _LIMITS.add(size)
     try:
         yield
     finally:
-        _LIMITS.leave(size)
+        _LIMITS.add(-size)
 
 
 # The sixth number counts the pages to which the limit applies.
@@ -63,34 +63,27 @@ class _Limits:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = self._allowed = 0
+        self._allowed = 0
         self._own = resource.getrlimit(resource.RLIMIT_DATA)
 
     def forget(self) -> None:
         """Gives a forked process its own limit, independent of the threads of its parent."""
-        if self._inside:
+        if self._allowed:
             resource.setrlimit(resource.RLIMIT_DATA, self._own)
         self.__init__()  # type: ignore[misc]
 
-    def enter(self, size: int) -> None:
-        """Adds a limit to those of other threads."""
+    def add(self, size: int) -> None:
+        """Adds a limit to those of other threads, or one below 0, after the last of which the original limit is back."""
         with self._lock:
-            if not self._inside:
+            if not self._allowed:
                 self._own = resource.getrlimit(resource.RLIMIT_DATA)
-            self._inside += 1
             self._allowed += size
-            used = int(_USED.read_bytes().split()[5]) * resource.getpagesize()
-            stated = [n for n in self._own if n != resource.RLIM_INFINITY]
-            wanted = min([used + self._allowed, *stated])
-            resource.setrlimit(resource.RLIMIT_DATA, (wanted, self._own[1]))
-
-    def leave(self, size: int) -> None:
-        """Removes a limit; after the last one, the process has its original limit again."""
-        with self._lock:
-            self._inside -= 1
-            self._allowed -= size
-            if not self._inside:
-                resource.setrlimit(resource.RLIMIT_DATA, self._own)
+            wanted, most = self._own
+            if self._allowed:
+                used = int(_USED.read_bytes().split()[5]) * resource.getpagesize()
+                stated = [n for n in self._own if n != resource.RLIM_INFINITY]
+                wanted = min([used + self._allowed, *stated])
+            resource.setrlimit(resource.RLIMIT_DATA, (wanted, most))
 
 
 _LIMITS = _Limits()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import Any
 
 from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.sources.archives.archive import archive_kind
-from beam_jobs.sources.archives.member import checked_name
+from beam_jobs.sources.archives.member import DRIVE, checked_name
 from beam_jobs.sources.arrow_rows import read_row_groups
 from beam_jobs.sources.chunks import file_batches, row_group_sources
 from beam_jobs.sources.inputs import SAMPLED_ROWS, Inputs
@@ -36,8 +35,6 @@ from readers.files.local import is_local, path_text
 
 # The fields of a struct with a file.
 _BYTES, _PATH = ".bytes", ".path"
-
-_DRIVE = re.compile("[A-Za-z]:/")
 
 # The first bytes name the format of audio that has no path.
 _ENDINGS = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}
@@ -213,7 +210,7 @@ class TableInputs(RowInputs):
         path = path_text(path) if path.startswith("file://") else path
         if path.startswith(f"{self.root}/"):
             path = path[len(self.root) + 1 :]
-        elif path.startswith("/") or _DRIVE.match(path) or not is_local(path):
+        elif path.startswith("/") or DRIVE.match(path) or not is_local(path):
             raise RejectError(
                 f"{shown!r:.200}: it is not below {self.root or '/'}: name a folder above all files with --input"
             )

@@ -112,10 +112,7 @@ def common_root(patterns: list[str]) -> str:
     Raises UsageError if the patterns are on different filesystems.
     """
     parts = [unescaped(fixed_folder(pattern)).split("/") for pattern in patterns]
-    common = parts[0]
-    for other in parts[1:]:
-        same = [a == b for a, b in zip(common, other, strict=False)]
-        common = common[: same.index(False) if False in same else len(same)]
+    common = os.path.commonprefix(parts)  # noqa: RUF071  (Of lists of names.)
     root = "/".join(common)
     if not all(map(is_local, patterns)) and len(common) < 3:
         raise UsageError(f"--input {' '.join(patterns)}: the inputs have no common directory")

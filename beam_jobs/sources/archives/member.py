@@ -25,7 +25,7 @@ READ_BYTES = 1 << 16
 
 _MAX_NAME_BYTES = 4096  # Linux opens no longer path.
 
-_DRIVE = re.compile("[A-Za-z]:/")
+DRIVE = re.compile("[A-Za-z]:/")
 
 _GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -87,7 +87,7 @@ def _name_error(name: str, parts: list[str]) -> str:
         return f"the member's name has {size} bytes, more than {_MAX_NAME_BYTES}"
     if "\0" in name:
         return "the member's name contains a NUL"
-    if name.startswith("/") or _DRIVE.match(name):
+    if name.startswith("/") or DRIVE.match(name):
         return "the member's name is an absolute path"
     if ".." in parts:
         return "the member's name leads out of the archive"
