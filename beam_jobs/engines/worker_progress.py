@@ -79,7 +79,7 @@ def progress_in(staging: str) -> tuple[str, Phase] | None:
 
 
 class WorkerProgress:
-    """Notes the progress of this process in a file: a new phase at once, the rest in a separate thread.
+    """Notes the progress of this process in a file, in a separate thread: a new phase at once.
 
     Args:
         staging: The folder of the run.
@@ -88,48 +88,41 @@ class WorkerProgress:
     def __init__(self, staging: str) -> None:
         self._staging = staging
         self._path = join(staging, f"{_FOLDER}/{uuid.uuid4().hex}.json")
-        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._lock, self._is_new = threading.Lock(), threading.Event()
         self._phases: dict[str, Phase] = {}
-        self._changed = False
         threading.Thread(target=self._keep_noting, daemon=True).start()
 
     def expect(self, phase: str, total: int, unit: str) -> None:
         with self._lock:
-            is_new, self._changed = phase not in self._phases, True
+            if phase not in self._phases:
+                self._is_new.set()
             known = self._phases.setdefault(phase, Phase())
             known.total, known.unit = known.total + total, unit
-        if is_new:
-            self._note()
 
     def advance(self, phase: str, amount: int, rejected: int) -> None:
         with self._lock:
             known = self._phases.setdefault(phase, Phase())
-            is_new, self._changed = not known.began, True
-            known.began = known.began or time.time()
+            if not known.began:
+                known.began = time.time()
+                self._is_new.set()
             known.done += amount
             known.rejected += rejected
-        if is_new:
-            self._note()
 
     def _keep_noting(self) -> None:
-        took = 0.0
+        noted, took = b"", 0.0
         while True:
-            time.sleep(max(_SECONDS, _SHARE * took))
-            # A job that has ended has deleted the file.
+            is_new = self._is_new.wait(max(_SECONDS, _SHARE * took))
+            self._is_new.clear()
             began = time.monotonic()
-            with contextlib.suppress(JobError):
-                if self._changed and content_of(self._path):
-                    self._note()
-            took = time.monotonic() - began
-
-    def _note(self) -> None:
-        with self._writing:
             with self._lock:
-                data = json.dumps({name: asdict(noted) for name, noted in self._phases.items()})
-                self._changed = False
-            # The job does not need its progress.
+                phases = {name: asdict(phase) for name, phase in self._phases.items()}
+            data = json.dumps(phases).encode()
+            # The job does not need its progress, and one that has ended has deleted the file.
             with contextlib.suppress(OSError, ValueError, JobError):
-                write_file(self._path, data.encode(), self._staging, replace=True)
+                if data != noted and (is_new or content_of(self._path)):
+                    write_file(self._path, data, self._staging, replace=True)
+                    noted = data
+            took = time.monotonic() - began
 
 
 for _text in RuntimeValueProvider.experiments:  # In a worker.

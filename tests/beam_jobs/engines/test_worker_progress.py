@@ -17,12 +17,13 @@ from beam_jobs.engines.worker_progress import (
 )
 
 
-def until(staging, phase):
-    """Waits until a phase is noted, whatever the time when it began."""
-    deadline = time.monotonic() + 60
+def until(staging, phase, seconds=60.0):
+    """Waits until a phase is noted, whatever the time when it began; returns its name."""
+    deadline = time.monotonic() + seconds
     while (found := progress_in(str(staging))) is None or replace(found[1], began=0) != phase:
         assert time.monotonic() < deadline, found
         time.sleep(0.005)
+    return found[0]
 
 
 def test_the_progress_of_all_workers_is_added_up_and_the_latest_phase_is_shown(
@@ -32,7 +33,7 @@ def test_the_progress_of_all_workers_is_added_up_and_the_latest_phase_is_shown(
     assert progress_in(str(tmp_path)) is None
     one, other = WorkerProgress(str(tmp_path)), WorkerProgress(str(tmp_path))
     one.advance("listing", 0, 0)
-    assert progress_in(str(tmp_path))[0] == "listing"
+    assert until(tmp_path, Phase()) == "listing"
     one.expect("reading", 600, "B")
     one.expect("reading", 400, "B")
     one.advance("reading", 300, 1)
@@ -42,23 +43,25 @@ def test_the_progress_of_all_workers_is_added_up_and_the_latest_phase_is_shown(
     one.advance("reading", 100, 0)
     until(tmp_path, Phase("B", 1000, 450, 3))
     other.advance("writing", 0, 0)
-    until(tmp_path, Phase("records", 7))
-    assert progress_in(str(tmp_path))[0] == "writing"
+    assert until(tmp_path, Phase("records", 7)) == "writing"
 
 
-def test_a_worker_notes_a_new_phase_at_once(tmp_path):
+def test_a_worker_notes_a_new_phase_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_progress, "_SECONDS", 600)
     one = WorkerProgress(str(tmp_path))
-    for name in ("reading", "writing"):
+    for name, count in (("reading", 1), ("writing", 5)):
+        one.advance(name, count, 0)
+        assert until(tmp_path, Phase(done=count)) == name
         one.advance(name, 1, 0)
-        one.advance(name, 1, 0)
-        assert progress_in(str(tmp_path))[0] == name
-        assert progress_in(str(tmp_path))[1].done == 1
+        time.sleep(0.02)
+        assert progress_in(str(tmp_path))[1].done == count
 
 
 def test_nothing_is_noted_once_the_job_has_deleted_the_notes(tmp_path, monkeypatch):
     monkeypatch.setattr(worker_progress, "_SECONDS", 0.005)
     one = WorkerProgress(str(tmp_path))
     one.advance("writing", 1, 0)
+    until(tmp_path, Phase(done=1))
     (file,) = (tmp_path / "progress").iterdir()
     file.unlink()
     one.advance("writing", 1, 0)
@@ -70,6 +73,7 @@ def test_progress_that_cannot_be_noted_does_not_end_a_task(tmp_path):
     (tmp_path / "file").touch()
     for folder in (f"{tmp_path}/file", "none://x"):
         WorkerProgress(folder).advance("reading", 1, 0)
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_a_worker_of_a_job_reports_to_the_folder_in_the_options_of_the_job(tmp_path, monkeypatch):
@@ -82,5 +86,5 @@ def test_a_worker_of_a_job_reports_to_the_folder_in_the_options_of_the_job(tmp_p
     monkeypatch.delitem(sys.modules, worker_progress.__name__)
     __import__(sent["beam_plugins"][1])  # As Beam's worker does.
     progress.advance("writing", 3)
-    name, phase = progress_in(str(tmp_path))
-    assert (name, phase.done) == ("writing", 3) and phase.began <= time.time()
+    assert until(tmp_path, Phase(done=3)) == "writing"
+    assert 0 < progress_in(str(tmp_path))[1].began <= time.time()
