@@ -108,6 +108,26 @@ def find_job_error(error: BaseException) -> JobError | None:
     return _KINDS[found[1]](found[2]) if found else None
 
 
+# How Beam begins the error of a portable runner, and what Dataflow adds to the text of a worker's exception.
+_ADDED = re.compile(r"Pipeline \S+ failed in state [A-Z]+: |\s+passed through:\s.*", re.DOTALL)
+
+TRACEBACK = "Traceback (most recent call last):"
+
+_MOST = 500
+
+
+def root_cause(text: str) -> str:
+    """The most informative line of an error, at most 500 characters; empty without one.
+
+    It is the exception that ends the last Python traceback in the text, or else the first line.
+    """
+    lines = [line for line in _ADDED.sub("", text).splitlines() if line.strip()]
+    begins = [number for number, line in enumerate(lines) if line.rstrip().endswith(TRACEBACK)]
+    after = lines[begins[-1] + 1 :] if begins else []
+    exceptions = (line for line in after if not line[0].isspace())
+    return next(exceptions, next(iter(lines), "")).strip()[:_MOST]
+
+
 def portable(error: Exception) -> Exception:
     """The exception itself if it survives pickling, else one with the text of its traceback."""
     try:

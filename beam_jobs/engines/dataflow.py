@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.engines.watch import Watch
-from beam_jobs.errors import DataError, JobError, UsageError, find_job_error
+from beam_jobs.errors import DataError, JobError, UsageError, find_job_error, root_cause
 from beam_jobs.storage.files import JobErrors
 from readers.files.local import is_local
 from readers.files.stores.errors import SignIn
@@ -38,9 +37,6 @@ _LOGGERS = ("apache_beam.runners.dataflow.dataflow_runner", "apache_beam.utils.r
 
 # Beam prints this for every job that sends files, whether or not they are installed.
 _ADVICE = "Pipeline has additional dependencies"
-
-# The service's addition to the text of a worker's exception.
-_PASSED_THROUGH = re.compile(r"\s+passed through:\s.*", re.DOTALL)
 
 
 def on_dataflow(options: PipelineOptions) -> bool:
@@ -120,7 +116,7 @@ def _check_bucket(options: PipelineOptions) -> None:
         client.get_bucket(bucket, timeout=_SECONDS_TO_ANSWER, retry=retry)
     except (GoogleAPIError, GoogleAuthError, OSError, ValueError) as error:
         raise UsageError(
-            f"--{flag} {location}: bucket {bucket} cannot be used ({_gist(str(error))}); expected an existing one that "
+            f"--{flag} {location}: bucket {bucket} cannot be used ({root_cause(str(error))}); expected an existing one that "
             f"your account may read and write, a network that reaches it, and credentials: {_SIGN_IN.variables}"
         ) from None
 
@@ -133,25 +129,25 @@ def rejection(error: BaseException | None) -> JobError | None:
 
     if isinstance(error, GoogleAuthError):
         return UsageError(
-            f"no credentials for Google Cloud ({_gist(str(error))}); {_SIGN_IN.variables}"
+            f"no credentials for Google Cloud ({root_cause(str(error))}); {_SIGN_IN.variables}"
         )
     if isinstance(error, DataflowJobAlreadyExistsError):
         return UsageError(f"Dataflow rejected the job: {error}")
     if isinstance(error, ClientError):
         return UsageError(
-            f"Dataflow rejected the job: {int(error.code or 0)} {_gist(error.message)}; check --project, "
+            f"Dataflow rejected the job: {int(error.code or 0)} {root_cause(error.message)}; check --project, "
             "--region and your account's permissions there"
         )
     if isinstance(error, GoogleAPICallError):
         return DataError(
-            f"Dataflow did not accept the job: {_gist(str(error))}; no dataset was written; run the same "
+            f"Dataflow did not accept the job: {root_cause(str(error))}; no dataset was written; run the same "
             "command again"
         )
     return None
 
 
 class _Lines(logging.Handler):
-    """Prints the first line of each message of the service, or the last line of a traceback."""
+    """Prints the line of each message of the service that says most."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -161,9 +157,7 @@ class _Lines(logging.Handler):
         text = record.getMessage()
         if record.name not in _LOGGERS or _ADVICE in text:
             return
-        retried = record.name.endswith("retry")
-        line = text.splitlines()[0] if retried and text else _gist(text)
-        print(line, file=self._stream, flush=True)
+        print(root_cause(text), file=self._stream, flush=True)
 
 
 @contextlib.contextmanager
@@ -212,7 +206,7 @@ def follow_dataflow(runner: Any, result: Any, options: PipelineOptions, watch: W
         ) from None
     except Exception as error:
         raise DataError(
-            f"lost contact with Dataflow about the job {id_} ({_gist(str(error))}); it may continue: "
+            f"lost contact with Dataflow about the job {id_} ({root_cause(str(error))}); it may continue: "
             f"follow it at {page}"
         ) from error
     _check_end(result.state, id_, page, getattr(runner, "last_error_msg", None) or "")
@@ -230,12 +224,6 @@ def _check_end(state: str, id_: str, page: str, message: str) -> None:
             "keeps the shards that are done"
         )
     raise DataError(
-        f"the job {id_} ended as {state}: {_gist(message) or 'the service gives no reason'}; no "
+        f"the job {id_} ended as {state}: {root_cause(message) or 'the service gives no reason'}; no "
         f"dataset was written; its log is at {page}"
     )
-
-
-def _gist(text: str) -> str:
-    """The last line of a text; that of a traceback is the exception."""
-    lines = _PASSED_THROUGH.sub("", text).strip().splitlines()
-    return lines[-1].strip()[:500] if lines else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import shlex
 import socket
 import sys
@@ -35,20 +34,13 @@ from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.engines.watch import Watch
 from beam_jobs.engines.worker_progress import note_progress
-from beam_jobs.errors import DataError, UsageError, find_job_error
+from beam_jobs.errors import TRACEBACK, DataError, UsageError, find_job_error, root_cause
 from beam_jobs.packages import check_crc32c
 
 EXECUTABLE, NO_WAIT = "--output_executable_path", "--no_wait_until_finish"
 
 # A running job service accepts a connection immediately.
 _SECONDS_TO_ANSWER = 10
-
-# How Beam begins the error of a portable runner.
-_STATE = re.compile(r"Pipeline \S+ failed in state [A-Z]+: ")
-
-_TRACEBACK = "Traceback (most recent call last):"
-
-_MOST = 500
 
 
 class _WithoutTracebacks(io.TextIOBase):
@@ -63,7 +55,7 @@ class _WithoutTracebacks(io.TextIOBase):
 
     def write(self, text: str) -> int:
         end_of_dropped = self._dropped and text == "\n"
-        self._dropped = text.startswith(_TRACEBACK)
+        self._dropped = text.startswith(TRACEBACK)
         if not self._dropped and not end_of_dropped:
             self._stream.write(text)
         return len(text)
@@ -252,15 +244,3 @@ def _unforeseen(error: Exception) -> DataError:
     except OSError as unwritable:
         where = f"{tempfile.gettempdir()} has no room for the traceback ({unwritable})"
     return DataError(f"the pipeline failed: {cause}; no dataset was written; {where}")
-
-
-def root_cause(text: str) -> str:
-    """The most informative line of an error, at most 500 characters; empty without one.
-
-    It is the exception that ends the last Python traceback in the text, or else the first line.
-    """
-    lines = [line for line in _STATE.sub("", text, count=1).splitlines() if line.strip()]
-    begins = [number for number, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
-    after = lines[begins[-1] + 1 :] if begins else []
-    exceptions = (line for line in after if not line[0].isspace())
-    return next(exceptions, next(iter(lines), "")).strip()[:_MOST]

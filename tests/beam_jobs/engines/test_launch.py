@@ -10,9 +10,8 @@ from beam_jobs.engines.launch import (
     _WithoutTracebacks,
     check_job_service,
     how_to_run,
-    root_cause,
 )
-from beam_jobs.errors import UsageError
+from beam_jobs.errors import UsageError, root_cause
 
 
 def test_only_tracebacks_are_left_out():
