@@ -21,9 +21,9 @@ from beam_jobs.sources.archives.archive import archive_kind, members, walk
 from beam_jobs.sources.archives.member import Member, member_bytes, open_member, read_member
 from beam_jobs.sources.archives.sidecars import (
     Held,
-    MemberGroup,
     Samples,
     group_of,
+    held_member,
     lone_sidecar,
     read_sidecar,
     row_of,
@@ -259,32 +259,45 @@ class Inputs:
 
         A damaged archive ends with a source that has an error. Sidecars must be next to their member.
         """
-        group = MemberGroup("", self.max_bytes, Samples(self.samples))
         broken = ""
         try:
             with open_file(self.path(source.key)) as file:
-                for member, stream in walk(file):
-                    if (stem := group_of(member.name)) != group.stem:
-                        yield from self._taken(source, group, ended=True)
-                        group = MemberGroup(stem, self.max_bytes, Samples(self.samples))
-                    group.add(member, stream)
-                    if not self.columns:  # Do not wait for sidecars.
-                        yield from self._taken(source, group)
+                for _, found in itertools.groupby(walk(file), lambda each: group_of(each[0].name)):
+                    yield from self._neighbours(source, found)
         except OSError as error:
             broken = f"cannot be read to its end: {error}"
         except RejectError as error:
             broken = str(error)
-        yield from self._taken(source, group, ended=True)
         if broken:
             yield Source(source.key, error=broken), b""
 
-    def _taken(
-        self, archive: Source, group: MemberGroup, ended: bool = False
+    def _neighbours(
+        self, archive: Source, found: Iterator[tuple[Member, BinaryIO]]
     ) -> Iterator[tuple[Source, bytes]]:
-        for member, data in group.take(ended):
-            yield self._member(archive, member, group.samples.sidecars_of(member.name)), data
-        for sidecar in group.lone_sidecars() if ended else ():
-            yield lone_sidecar(archive, sidecar), b""
+        """Yields the sources among members whose names may describe each other, then the error of reading them."""
+        samples, records, waiting, size = Samples(self.samples), list[Held](), list[Held](), 0
+        error: OSError | RejectError | None = None
+        try:
+            for member, stream in found:
+                if samples.role(member.name) == "companion":
+                    continue
+                held, data = held_member(member, stream, self.max_bytes, size)
+                samples.add(held, data)
+                if not self.columns and not samples.may_describe(member.name):
+                    yield self._member(archive, held, ()), data  # It does not wait for sidecars.
+                    continue
+                (waiting if samples.may_describe(member.name) else records).append((held, data))
+                size += len(data)
+        except (OSError, RejectError) as damage:
+            error = damage
+        records += [held for held in waiting if samples.role(held[0].name) == "record"]
+        for member, data in records:
+            yield self._member(archive, member, samples.sidecars_of(member.name)), data
+        for member, _ in waiting:
+            if samples.role(member.name) == "lone":
+                yield lone_sidecar(archive, member), b""
+        if error:
+            raise error
 
     def open(self, source: Source) -> BinaryIO:
         """Opens a source in which seeking is cheap; errors as for `stream`."""

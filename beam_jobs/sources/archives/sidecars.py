@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any, BinaryIO, Literal
 
 import orjson
@@ -126,60 +125,21 @@ def row_of(sidecars: Iterable[Held]) -> dict[str, Any]:
     return row
 
 
-@dataclass
-class MemberGroup:
-    """Neighbouring members of a `.tar.gz` whose names may describe each other.
-
-    Attributes:
-        stem: The `group_of` their names.
-        max_bytes: The most bytes of a member, and of all members that wait for others.
-        samples: Which of them describe others.
-    """
-
-    stem: str
-    max_bytes: int
-    samples: Samples
-    _waiting: list[Held] = field(default_factory=list)
-    _records: list[Held] = field(default_factory=list)
-    _bytes: int = 0
-
-    def add(self, member: Member, stream: BinaryIO) -> None:
-        """Adds a member, given a stream of its bytes."""
-        if self.samples.role(member.name) == "companion":
-            return
-        held = self._read(member, stream)
-        self.samples.add(*held)
-        waits = self.samples.may_describe(member.name)
-        (self._waiting if waits else self._records).append(held)
-
-    def _read(self, member: Member, stream: BinaryIO) -> Held:
-        if member.error:
-            return member, b""
-        size, claim = member.size, "it has"
-        if size <= self.max_bytes < self._bytes + size:
-            size, claim = self._bytes + size, "with those of its name before it, it has"
-        if size > self.max_bytes:
-            return member._replace(error=exceeds(size, self.max_bytes, claim)), b""
-        try:
-            data = stream.read(member.size)
-        except RejectError as error:
-            raise RejectError(
-                f"the archive is damaged or cut off in {member.name!r}: {error}"
-            ) from None
-        self._bytes += len(data)
-        return member, data
-
-    def take(self, ended: bool) -> list[Held]:
-        """The records since the last call, with their bytes; finally those that might have described others."""
-        taken, self._records = self._records, []
-        if ended:
-            taken += [held for held in self._waiting if self.samples.role(held[0].name) == "record"]
-        self._bytes -= sum(len(data) for _, data in taken)
-        return taken
-
-    def lone_sidecars(self) -> Iterator[Member]:
-        """Yields the sidecars that describe no member, once all members were added."""
-        return (member for member, _ in self._waiting if self.samples.role(member.name) == "lone")
+def held_member(member: Member, stream: BinaryIO, limit: int, before: int) -> Held:
+    """A member of a `.tar.gz`, with its bytes; with an error if they are more than a limit with those `before` it."""
+    if member.error:
+        return member, b""
+    size, claim = member.size, "it has"
+    if size <= limit < before + size:
+        size, claim = before + size, "with those of its name before it, it has"
+    if size > limit:
+        return member._replace(error=exceeds(size, limit, claim)), b""
+    try:
+        return member, stream.read(member.size)
+    except RejectError as error:
+        raise RejectError(
+            f"the archive is damaged or cut off in {member.name!r}: {error}"
+        ) from None
 
 
 def lone_sidecar(archive: Source, sidecar: Member) -> Source:
