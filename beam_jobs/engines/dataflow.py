@@ -146,18 +146,14 @@ def rejection(error: BaseException | None) -> JobError | None:
     return None
 
 
-class _Lines(logging.Handler):
+class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10 takes no argument.
     """Prints the line of each message of the service that says most."""
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream = stream
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name in _LOGGERS and _ADVICE not in record.getMessage()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if record.name not in _LOGGERS or _ADVICE in text:
-            return
-        print(root_cause(text), file=self._stream, flush=True)
+    def format(self, record: logging.LogRecord) -> str:
+        return root_cause(record.getMessage())
 
 
 @contextlib.contextmanager

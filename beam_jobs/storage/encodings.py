@@ -137,10 +137,9 @@ def _utf8_blocks(file: BinaryIO, encoding: str) -> Iterator[bytes]:
     if encoding == UTF8:
         yield from blocks
         return
-    decoder = codecs.getincrementaldecoder(encoding)(_ERRORS)
     try:
-        for block in itertools.chain(blocks, [b""]):
-            yield decoder.decode(block, not block).encode(UTF8, "surrogatepass")
+        for text in codecs.iterdecode(blocks, encoding, _ERRORS):
+            yield text.encode(UTF8, "surrogatepass")
     except UnicodeError as error:
         raise RejectError(f"not {encoding.upper()}: {error}") from None
 
