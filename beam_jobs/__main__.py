@@ -52,15 +52,17 @@ def show(text: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Runs the command in `arguments`, which follow `beam-shards`; returns the exit code."""
-    from beam_jobs.changes.command import CHANGES
+    from beam_jobs.changes.command import CHANGES, change
     from beam_jobs.cli.config import with_config
     from beam_jobs.cli.parser import Report, help_for, parse_flags
 
-    if arguments and arguments[0] in CHANGES:
-        return _change(arguments, "--json" in arguments)
     report = Report("--json" in arguments)
+    changes = bool(arguments) and arguments[0] in CHANGES
     stopped = "interrupted before the job started; nothing was written"
     try:
+        if changes:
+            stopped = "interrupted; the dataset is as it was: run the same command again"
+            return show(change(arguments))
         # Help and mistakes need no Beam.
         if arguments in ([], ["plan"]):
             print(help_for([*arguments, "--help"]), file=sys.stderr)
@@ -88,30 +90,16 @@ def main(arguments: list[str]) -> int:
         report.fail(error.exit_code, error.message)
     except ImportError as error:
         report.fail(2, _missing(error))
-    except KeyboardInterrupt as interrupt:
-        report.fail(130, str(interrupt) or stopped)
-    return report.end()
-
-
-def _change(arguments: list[str], as_json: bool) -> int:
-    """Runs a command that changes a dataset; returns the exit code."""
-    try:
-        from beam_jobs.changes.command import change
-
-        return show(change(arguments))
-    except JobError as error:
-        return failed(error.message, error.exit_code, as_json)
-    except ImportError as error:
-        return failed(_missing(error), 2, as_json)
     except (ValueError, OSError) as error:
+        if not changes:
+            raise
         from readers.format.tfrecord import CorruptRecordError
 
         is_mistake = isinstance(error, ValueError) and not isinstance(error, CorruptRecordError)
-        code = 2 if is_mistake else 1
-        return failed(" ".join(str(error).split()), code, as_json)
-    except KeyboardInterrupt:
-        message = "interrupted; the dataset is as it was: run the same command again"
-        return failed(message, 130, as_json)
+        report.fail(2 if is_mistake else 1, " ".join(str(error).split()))
+    except KeyboardInterrupt as interrupt:
+        report.fail(130, str(interrupt) or stopped)
+    return report.end()
 
 
 def _silence_logs() -> None:

@@ -17,7 +17,7 @@ from beam_jobs.changes.command import Parser
 from beam_jobs.cli.dataset import DatasetFlags, bytes_of, threshold_of
 from beam_jobs.cli.flags import names_in
 from beam_jobs.cli.parser import CommandFlags
-from beam_jobs.dataset.output import Output
+from beam_jobs.dataset.output import Output, resolve
 from beam_jobs.engines.dataflow import on_dataflow, prepare_dataflow
 from beam_jobs.engines.direct import on_this_machine, processes_of
 from beam_jobs.engines.flags import engine_flags
@@ -78,7 +78,7 @@ def command_of(flags: CommandFlags) -> Command:
     _check_early_end(options)
     # A pipeline would set them later; inputs and output are looked at here.
     FileSystems.set_options(options)
-    directory = dataset.directory()
+    directory = "" if dataset.output is None else resolve(dataset.output)
     if on_dataflow(options):
         read = [path for name in ("input", "table") for path in flags.options.get(name, ())]
         prepare_dataflow(options, directory, read)

@@ -191,12 +191,6 @@ class DatasetFlags(Flags):
                 f"--splits {self.splits}: --split_column determines the shares: give only names, such as train,val"
             )
 
-    def directory(self) -> str:
-        """The path of the output directory; empty for a dry run without one."""
-        from beam_jobs.dataset.output import resolve
-
-        return "" if self.output is None else resolve(self.output)
-
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that determine the splits of records."""

@@ -146,7 +146,7 @@ def rejection(error: BaseException | None) -> JobError | None:
     return None
 
 
-class _Lines(logging.StreamHandler):  # type: ignore[type-arg]  # Python 3.10 takes no argument.
+class _Lines(logging.StreamHandler):
     """Prints the line of each message of the service that says most."""
 
     def filter(self, record: logging.LogRecord) -> bool:
