@@ -245,7 +245,7 @@ class InputFlags(JobFlags):
             found = (match(pattern, FILES_TRIED) for pattern in tables.patterns)
             self.check_delimiter(file.path for file in itertools.chain.from_iterable(found))
             return tables
-        inputs = Inputs.of(self.input, output, samples=True, columns=columns, key=self.key)
+        inputs = Inputs.of(self.input, output=output, samples=True, columns=columns, key=self.key)
         known = in_files or any(
             archive_kind(pattern) or pattern.endswith("*") for pattern in inputs.patterns
         )

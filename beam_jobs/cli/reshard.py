@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from beam_jobs.cli.dataset import ONE_SPLIT, DatasetFlags
@@ -54,7 +54,7 @@ class ReshardFlags(JobFlags):
         from beam_jobs.sources.inputs import Inputs
 
         return reshard_job(
-            inputs=replace(Inputs.of(self.input, output), max_bytes=max_bytes),
+            inputs=Inputs.of(self.input, output=output, max_bytes=max_bytes),
             schema=self.schema,
             keep=names_in(self.keep),
             drop=names_in(self.drop),

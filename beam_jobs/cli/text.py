@@ -215,7 +215,8 @@ class TextFlags(InputFlags):
             return inputs, labels, self.label_field
         for table in self.table:
             tables_of(table)
-        inputs = Inputs.of(self.table or self.input, output, dialect=self.dialect, key=self.key)
+        patterns = self.table or self.input
+        inputs = Inputs.of(patterns, output=output, dialect=self.dialect, key=self.key)
         labels, label_field = replace(Labels.parse(self.label), root=inputs.root), self.label_field
         if labels.columns:
             labels, label_field = Labels(), labels.table

@@ -88,16 +88,8 @@ class Inputs:
     prefix: str = ""
 
     @classmethod
-    def of(
-        cls,
-        patterns: list[str],
-        output: str = "",
-        samples: bool = False,
-        columns: tuple[str, ...] = (),
-        dialect: Dialect = DEFAULT,
-        key: str = "path",
-    ) -> Inputs:
-        """The inputs that `--input` flags name.
+    def of(cls, patterns: list[str], **how: Any) -> Inputs:
+        """The inputs that `--input` flags name, with further attributes.
 
         Raises:
             UsageError: a pattern matches no file.
@@ -110,8 +102,7 @@ class Inputs:
                     folder = Path(given).expanduser().is_dir()
                     lacks = "the folder has no files" if folder else "no such file or folder"
                 raise UsageError(f"--input {given}: {lacks}; check it with ls")
-        root = common_root(resolved)
-        return cls(tuple(resolved), root, output, samples, columns, dialect=dialect, key=key)
+        return cls(tuple(resolved), common_root(resolved), **how)
 
     @property
     def packed(self) -> bool:
