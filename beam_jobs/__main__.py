@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beam_jobs.errors import JobError
+from beam_jobs.errors import AGAIN, JobError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -80,10 +80,7 @@ def main(arguments: list[str]) -> int:
             from beam_jobs.cli.command import command_of
             from beam_jobs.cli.run import main_job
 
-            stopped = (
-                "interrupted, no dataset was written; run the same command again: it keeps the "
-                "shards that are done"
-            )
+            stopped = f"interrupted, no dataset was written; {AGAIN}"
             command = command_of(flags)
         main_job(command, report)
     except JobError as error:

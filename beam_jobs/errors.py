@@ -22,6 +22,10 @@ _IN_A_TRACEBACK = re.compile(
 )
 
 
+# What to do after most failures.
+AGAIN = "run the same command again: it keeps the shards that are done"
+
+
 class JobError(Exception):
     """An error that fails the job.
 

@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineState
 
 from beam_jobs.engines.watch import Watch
-from beam_jobs.errors import DataError, JobError, UsageError, find_job_error, root_cause
+from beam_jobs.errors import AGAIN, DataError, JobError, UsageError, find_job_error, root_cause
 from beam_jobs.storage.files import JobErrors
 from readers.files.local import is_local
 from readers.files.stores.errors import SignIn
@@ -215,10 +215,7 @@ def _check_end(state: str, id_: str, page: str, message: str) -> None:
     if found := find_job_error(Exception(message)):
         raise found
     if state in (PipelineState.CANCELLED, PipelineState.CANCELLING):
-        raise DataError(
-            f"the job {id_} was cancelled; no dataset was written; run the same command again: it "
-            "keeps the shards that are done"
-        )
+        raise DataError(f"the job {id_} was cancelled; no dataset was written; {AGAIN}")
     raise DataError(
         f"the job {id_} ended as {state}: {root_cause(message) or 'the service gives no reason'}; no "
         f"dataset was written; its log is at {page}"

@@ -34,7 +34,7 @@ from beam_jobs.engines.direct import on_this_machine, prepare_direct_runner
 from beam_jobs.engines.pool import close_shared_pools
 from beam_jobs.engines.watch import Watch
 from beam_jobs.engines.worker_progress import note_progress
-from beam_jobs.errors import TRACEBACK, DataError, UsageError, find_job_error, root_cause
+from beam_jobs.errors import AGAIN, TRACEBACK, DataError, UsageError, find_job_error, root_cause
 from beam_jobs.packages import check_crc32c
 
 EXECUTABLE, NO_WAIT = "--output_executable_path", "--no_wait_until_finish"
@@ -206,10 +206,7 @@ def _wait_elsewhere(result: Any, watch: Watch, options: PipelineOptions) -> None
         if _is_interrupt(error):
             raise KeyboardInterrupt(watch.cancel(result)) from None
         if "JobCancellationException" in str(error):
-            raise DataError(
-                "the job was cancelled; no dataset was written; run the same command again: it keeps "
-                "the shards that are done"
-            ) from error
+            raise DataError(f"the job was cancelled; no dataset was written; {AGAIN}") from error
         if lost := watch.lost(error):
             raise lost from error
         messages = (message.message_response.message_text for message in result._messages)

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from beam_jobs.engines import flink
 from beam_jobs.engines.flink import FlinkJob, NoAnswer, RemoteJob
 from beam_jobs.engines.worker_progress import Phase, progress_in
-from beam_jobs.errors import DataError, JobError, UsageError
+from beam_jobs.errors import AGAIN, DataError, JobError, UsageError
 from beam_jobs.progress import progress_line
 
 _LINE_SECONDS = 10.0
@@ -33,8 +33,6 @@ _SECONDS_TO_LIST = 20.0
 _SECONDS_TO_CANCEL = 60.0
 
 _UNKNOWN = "Flink's page is unknown: add --engine_page http://JOBMANAGER:8081"
-
-_AGAIN = "run the same command again: it keeps the shards that are done"
 
 
 def phase_line(name: str, phase: Phase, now: float, unchanged: float = 0.0) -> str:
@@ -210,7 +208,7 @@ class Watch:
         except NoAnswer as silence:
             what, fate, first = str(silence), f"{job} is lost or unreachable", "start Flink, and "
         written = self._written() or "no shards"
-        line = f"{what}: {fate}; {written} are written, and no dataset; {first}{_AGAIN}"
+        line = f"{what}: {fate}; {written} are written, and no dataset; {first}{AGAIN}"
         return DataError(line) if what else None
 
     def cancel(self, result: Any) -> str:
@@ -225,7 +223,7 @@ class Watch:
         try:
             if state := ask():
                 done = state in ("FINISHED", PipelineState.DONE)
-                rest = "the dataset is complete" if done else f"no dataset was written; {_AGAIN}"
+                rest = "the dataset is complete" if done else f"no dataset was written; {AGAIN}"
                 return f"interrupted; {self._job} ended as {state}; {rest}"
         except NoAnswer as error:
             reason = f": {error}"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from beam_jobs.errors import JobError, TakenError
+from beam_jobs.errors import AGAIN, JobError, TakenError
 from beam_jobs.storage.files import files_of, size_and_crc
 from readers.files.files import ExistsError, FileInfo
 from readers.files.local import drop_empty_folder, is_local
@@ -93,8 +93,7 @@ class NewFile:
                 if size_and_crc(self._path) == (self.size, self.crc32c):
                     return
             raise TakenError(
-                f"{self._path} has other bytes than this job writes: another job writes to this directory; "
-                "run the same command again: it keeps the shards that are done"
+                f"{self._path} has other bytes than this job writes: another job writes to this directory; {AGAIN}"
             ) from None
 
     def __exit__(self, *_: object) -> None:

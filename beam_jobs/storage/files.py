@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from beam_jobs.errors import DataError, UsageError
+from beam_jobs.errors import AGAIN, DataError, UsageError
 from readers.files.files import FileInfo, Files, WritableFiles
 from readers.files.local import is_local
 from readers.files.of_path import LOCAL
@@ -62,10 +62,7 @@ class JobErrors(Errors):
     """The errors of a store: neither a mistake nor a failing store may count as a bad input."""
 
     def failing(self, path: str, answer: object) -> Exception:
-        return DataError(
-            f"{path}: the store keeps failing ({one_line(answer)}); run the same command again: it keeps the "
-            "shards that are done"
-        )
+        return DataError(f"{path}: the store keeps failing ({one_line(answer)}); {AGAIN}")
 
     def refused(self, text: str) -> Exception:
         return UsageError(text)
