@@ -53,6 +53,12 @@ def test_a_file_gives_its_values_as_they_are_typed_on_a_command_line(tmp_path):
     ]
 
 
+def test_other_arguments_keep_their_values_and_order(tmp_path):
+    path = write(tmp_path / "job.yaml", "job: sensors")
+    rest = ["--input", "a", "-", "b", "--rate", "-6dB", "--new", "--seed=-1"]
+    assert with_config(["sensors", *rest[:4], "--config", path, *rest[4:]]) == ["sensors", *rest]
+
+
 def test_flags_of_the_command_line_replace_those_of_the_file(tmp_path):
     path = write(tmp_path / "job.yaml", YAML)
     typed = ["--input", "c.npy", "--seed=5", "--output", "out", "--direct_num_workers", "2"]
@@ -118,6 +124,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
         (tmp_path / "bytes.yaml").write_bytes(b"\xff")
         with pytest.raises(UsageError, match=message):
             with_config(["--config", str(tmp_path / name)])
+    for typed in (["--config"], ["--config="], ["--config", "--seed=1"]):
+        with pytest.raises(UsageError, match=r"^--config: expected a value, FILE or DIR"):
+            with_config(["images", *typed])
     path = write(tmp_path / "job.yaml", "job: text")
     with pytest.raises(UsageError, match="it is for the job text, and the command is images"):
         with_config(["images", "--config", path])
