@@ -67,15 +67,16 @@ def merge_neighbours(
 
 
 def write_spooled(
-    output: Output, plan: bytes, key: int, schema: Schema, spool: Spool, locators: Iterable[bytes]
+    output: Output, plan: bytes, schema: Schema, spool: Spool, located: tuple[int, Iterable[bytes]]
 ) -> ShardResult:
     """Writes a shard of records that are in a spool, unless an earlier run has written it.
 
-    `key` is split and shard in one number; each of `locators` holds any number of locators of the records' blocks.
+    `located` is split and shard in one number, and byte strings of any number of locators of the records' blocks.
 
     Raises:
         JobError: A block cannot be read, or `check_records` or `ShardWriter.write` fails.
     """
+    key, locators = located
     # A shard may have records of every process, and each process has its own file.
     with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

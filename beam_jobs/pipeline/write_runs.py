@@ -21,7 +21,6 @@ from beam_jobs.pipeline.steps import AsWhole, PoolStep, at_end_of_bundle, counte
 from beam_jobs.plan.shards import Plan, shards_of
 from beam_jobs.records.runs import RunIndex, locate
 from beam_jobs.records.spool import LocatorsByShard, Spool
-from readers.format.schema import Schema
 
 
 class _Locate(beam.DoFn):
@@ -46,14 +45,7 @@ def _writer(
     output: Output, spool: Spool, plan: bytes, learned: Learned
 ) -> Callable[[tuple[int, list[bytes]]], ShardResult]:
     """Writes a shard, given split and shard in one number, and the locators of its records."""
-    return partial(_write, output, plan, learned.schema, spool)
-
-
-def _write(
-    output: Output, plan: bytes, schema: Schema, spool: Spool, located: tuple[int, list[bytes]]
-) -> ShardResult:
-    key, locators = located
-    return write_spooled(output, plan, key, schema, spool, locators)
+    return partial(write_spooled, output, plan, learned.schema, spool)
 
 
 class WriteRuns(beam.PTransform):

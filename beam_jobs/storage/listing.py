@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from beam_jobs.errors import UsageError
 from beam_jobs.storage.encodings import is_utf8
@@ -70,6 +70,9 @@ _FOLDER_PAGES = 100
 _AFTER_SLASH = chr(ord("/") + 1)
 
 
+T = TypeVar("T")
+
+
 class Span(NamedTuple):
     """Consecutive names of a listing.
 
@@ -88,6 +91,15 @@ class Span(NamedTuple):
 
 
 ALL = Span()
+
+
+def list_part(
+    list_: Callable[[str, Span], Iterable[T]],
+    how: Callable[[Iterable[T]], Iterable[T]],
+    part: tuple[str, Span],
+) -> Iterable[T]:
+    """What is listed in a part of a listing, as `list` or `iter` gives it; here, where processes find it without Beam."""
+    return how(list_(*part))
 
 
 def match(

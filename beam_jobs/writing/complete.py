@@ -97,7 +97,7 @@ def complete(output: Output, encoded: Encoded, pool: Pool, names: Names) -> Mani
     if neighbours > 1:
         groups = (merge_neighbours(group, packed, spool) for group in located)
         located = _grouped(pair for group in groups for pair in group)
-    tasks = ((output, packed, key, schema, spool, locators) for key, locators in located)
+    tasks = ((output, packed, schema, spool, each) for each in located)
     results = list(pool.map(write_spooled, tasks))
     statistics = merged((SplitStatistics.of(*some) for some in encoded.statistics), SplitStatistics)
     learned = Learned(schema, names)

@@ -78,7 +78,10 @@ def test_two_simultaneous_attempts_at_an_encoded_shard_agree(jobs, tmp_path, mon
         meet.wait(30)
         return commit_file(*given)
 
-    monkeypatch.setattr(write_runs, "write_spooled", twice)
+    # It is pickled by its name.
+    twice.__module__, twice.__qualname__ = once.__module__, once.__qualname__
+    for module in (encoded_records, write_runs):
+        monkeypatch.setattr(module, "write_spooled", twice)
     monkeypatch.setattr(shard_writer.ShardFile, "commit", waits)
     assert run(*arguments, *IN_MEMORY, "--output", tmp_path / "out") == 0
     assert files_of(tmp_path / "out") == expected

@@ -17,7 +17,7 @@ from beam_jobs.jobs.job import Job
 from beam_jobs.pipeline.steps import PLANNING, PoolStep, ReadTasks
 from beam_jobs.sources.chunks import RangeCount, Task, batch_chunks, numbered_chunks
 from beam_jobs.sources.inputs import Inputs
-from beam_jobs.storage.listing import Span
+from beam_jobs.storage.listing import Span, list_part
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class ListStep(PoolStep[Iterable[T]], Generic[T]):
     ) -> None:
         # In this process, do not wait until all inputs are listed.
         how = list if processes > 1 else iter
-        super().__init__(functools.partial(_listed, list_, how), processes)
+        super().__init__(functools.partial(list_part, list_, how), processes)
         self._count = count
 
     def process(self, part: tuple[str, Span]) -> Iterator[Any]:
@@ -81,10 +81,6 @@ class ListStep(PoolStep[Iterable[T]], Generic[T]):
             Metrics.counter("files", "found").inc(count)
             yield each
         yield TaggedOutput(self.FOUND, total)
-
-
-def _listed(list_: Callable[..., Any], how: Callable[..., Any], part: tuple[str, Span]) -> Any:
-    return how(list_(*part))
 
 
 _BYTES, _UNCOUNTED = "bytes", "uncounted"

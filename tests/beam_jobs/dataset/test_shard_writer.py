@@ -120,7 +120,7 @@ def write_encoded(
         spool = Spool(directory)
         locators = spooled(spool, plan, blocks)
         locators = [b"".join(locators[:3]), *locators[3:]]
-        return write_spooled(output, plan.pack(), KEY, schema, spool, locators)
+        return write_spooled(output, plan.pack(), schema, spool, (KEY, locators))
 
 
 def check_shard(
