@@ -42,11 +42,11 @@ from readers.format.manifest import join
 # The most tasks without notes of an earlier call: each is a file that writers of shards read.
 _TASKS = 500
 
-# A task takes about this many seconds, unless this makes too many tasks: a task costs milliseconds.
-_SECONDS = 0.25
+# A task takes at least this many seconds, unless a process would get too few: a task costs milliseconds.
+_SECONDS = 0.1
 
 # The least tasks of a process, so that all end at about the same time.
-_EACH = 8
+_EACH = 16
 
 _NOTE = re.compile(r".*/(inputs\.([0-9]{1,18})-([0-9]{1,18})\.[0-9a-f]{32})")
 
@@ -83,17 +83,17 @@ class _Task(NamedTuple):
     @classmethod
     def of(cls, inputs: Sequence[Any], first: int, stop: int) -> _Task:
         """The task of a range of inputs; UsageError if one cannot be pickled. Files count by size and time."""
-        digest, pickled = hashlib.blake2b(digest_size=16), list[bytes]()
+        pickled, files = list[bytes](), list[bytes]()
         for value in inputs[first:stop]:
             try:
                 pickled.append(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
             except Exception as error:  # Pickling raises nearly everything.
                 raise UsageError(f"input {value!r:.80} cannot be pickled: {error}") from None
-            digest.update(pickled[-1])
-            if isinstance(value, str | os.PathLike):
+            if isinstance(value, (str, os.PathLike)):
                 with contextlib.suppress(OSError, ValueError):
                     file = os.stat(value)
-                    digest.update(f"{file.st_size} {file.st_mtime_ns}".encode())
+                    files.append(b"%d %d " % (file.st_size, file.st_mtime_ns))
+        digest = hashlib.blake2b(b"".join([*pickled, *files]), digest_size=16)
         return cls(f"inputs.{first}-{stop}.{digest.hexdigest()}", first, pickled)
 
 
