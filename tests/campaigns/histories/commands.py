@@ -232,16 +232,21 @@ class Draw:
         other = "more" if self.random.random() < 0.8 else "photos"
 
         def effect(now: State, begun: State) -> State:
-            if number not in begun.generations or (other == "photos" and begun.seen.records):
+            if number not in begun.generations:
                 raise Refused
-            seen = begun.generations[number]
+            # The two generations may be of before and after an overwriting write.
+            seen, others = begun.generations[number], MORE if other == "more" else now.seen.records
+            if {key for _, key in seen.records} & {key for _, key in others}:
+                raise Refused
             if seen.features or seen.families:
                 raise Refused
+            tags = (
+                {**now.tags, f"merge-{now.newest}": now.newest} if other == "photos" else now.tags
+            )
             if number not in now.generations:  # Its files were deleted meanwhile.
-                return now
-            records = {**seen.records, **(MORE if other == "more" else {})}
-            merged = replace(seen, records=records)
-            tags = {**now.tags, f"merge-{number}": number}
+                return replace(now, tags=tags)
+            merged = replace(seen, records={**seen.records, **others})
+            tags = {**tags, f"merge-{number}": number}
             return replace(now, others={**now.others, name: (merged, number)}, tags=tags)
 
         line = f"d.change('merge', './photos@{number}', './{other}', '--output', './{name}')"

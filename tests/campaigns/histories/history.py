@@ -115,7 +115,13 @@ class History:
             seconds = [seconds[0], [*seconds[0], first]][: 1 + (not again)]
         elif errors[0] and errors[1]:
             assert not (self._after(before, first) and self._after(before, second)), errors
-        possible = [self._after(before, *f, *s) for f in firsts for s in seconds]
+        # The second one may find what the first one is about to delete.
+        possible = [
+            self._after(before, *f, *s, begun=begun)
+            for begun in (None, before)
+            for f in firsts
+            for s in seconds
+        ]
         for begun in (
             before,
             None,
