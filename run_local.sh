@@ -7,6 +7,7 @@
 #   ./run_local.sh test ci             run the long tests of .ci/run, which need Java, Maven, Node and Chromium
 #   ./run_local.sh test all            run all tests, which also need Go, zip, root and packages from PyPI
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
+#   ./run_local.sh docs                build the documentation site, build/site; warnings and broken links are errors
 #   COVERAGE=1 ./run_local.sh test     also measure branch coverage, and fail below 95 % (also test all)
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; stop stops it)
 #
@@ -168,6 +169,13 @@ case ${1-} in
     [ -z "${COVERAGE-}" ] || report_coverage || code=$?
     exit "$code"
     ;;
+  docs)
+    install docs
+    cd "$here"
+    rm -rf build/site
+    "$venv/bin/python" -m sphinx -qEW --keep-going -j auto -b html docs build/site
+    echo "build/site/index.html"
+    ;;
   engines)
     install all
     shift
@@ -175,7 +183,7 @@ case ${1-} in
     exec "$venv/bin/python" -m tests.engines "$@"
     ;;
   -h | --help)
-    sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     ;;
   *)
     install all

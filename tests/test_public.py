@@ -114,3 +114,10 @@ def test_importing_everything_leaves_the_functions_of_python_alone():
     names: dict[str, object] = {}
     exec("from readers import *; from beam_jobs import *", names)
     assert not {*names} & {*vars(builtins)} - {"__builtins__", "__doc__", "__name__"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_in_the_reference(package):
+    page = (ROOT / f"docs/reference/{package}.md").read_text()
+    names = {name for name in PACKAGES[package].__all__ if not name.startswith("_")}
+    assert names <= {*re.findall(rf"\b{package}\.(\w+)", page)}

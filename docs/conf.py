@@ -1,0 +1,136 @@
+"""The documentation site: `./run_local.sh docs` builds it with Sphinx to build/site."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from sphinx.application import Sphinx
+
+import beam_shards
+from beam_jobs.changes.command import CHANGES
+from beam_jobs.cli.parser import COMMANDS
+from readers.format import __version__
+
+project, release = "beam-shards", __version__
+html_show_copyright = False
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+default_role, smartquotes_action = "code", "D"
+html_theme, html_title = "furo", f"beam-shards {release}"
+exclude_patterns = ["conf.py"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # A test executes them.
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_mock_imports = ["torch"]  # It takes 6 GB.
+python_maximum_signature_line_length = 80
+napoleon_numpy_docstring, napoleon_use_ivar = False, True
+napoleon_custom_sections = [
+    (name, "params_style") for name in ("Records to read", "Order", "Processing")
+]
+
+ROOT = Path(__file__).parent.parent
+
+# Files outside this folder, and what stands for them in its pages.
+_OUTSIDE = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "LICENSE": "path:../LICENSE",
+}
+
+_INCLUDE = re.compile(r"```\{include\} \.\./(\w+\.md)\n```")
+
+_LINK = re.compile(r"\]\(([^)#:]+)(?=[#)])")
+
+
+def setup(app: Sphinx) -> None:
+    """Connects what the pages need."""
+    app.connect("source-read", _read)
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _signature)
+
+
+def _read(app: Sphinx, page: str, source: list[str]) -> None:
+    """Includes files outside this folder and the help of commands, and points links to their pages."""
+
+    def include(found: re.Match[str]) -> str:
+        return _moved((ROOT / found[1]).read_text(encoding="utf-8"), "", "docs")
+
+    if page == "reference/commands":
+        source[0] += _commands()
+    folder = os.path.dirname(f"docs/{page}")
+    source[0] = _INCLUDE.sub(include, _moved(source[0], folder, folder))
+
+
+def _moved(text: str, of_text: str, of_page: str) -> str:
+    """A text of a file in one folder, with links that are right in a page in another."""
+
+    def moved(link: re.Match[str]) -> str:
+        path = os.path.normpath(os.path.join(of_text, link[1]))
+        if (name := _OUTSIDE.get(path, "")).startswith("path:"):
+            return f"]({name}"
+        path = f"docs/{name}" if name else path
+        return f"]({os.path.relpath(path, of_page)}"
+
+    return _LINK.sub(moved, text)
+
+
+def _skip(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
+    """Leaves out the fields of named tuples, which their class describes."""
+    return True if type(value).__name__ == "_tuplegetter" else None
+
+
+# Classes whose objects are returned by functions, not made by users.
+_RETURNED = {
+    "Batches",
+    "CheckResult",
+    "Dataset",
+    "File",
+    "Finding",
+    "Manifest",
+    "Problem",
+    "Remarks",
+}
+_RETURNED |= {"RowList", "Shard", "Split", "TorchBatches", "Verification"}
+
+
+def _signature(app: Sphinx, what: str, name: str, *_: Any) -> tuple[str, str] | None:
+    return ("", "") if what == "class" and name.rpartition(".")[2] in _RETURNED else None
+
+
+def _commands() -> str:
+    """The help of all commands."""
+    parts = ["", _block("--help")]
+    for name, text in {**COMMANDS, **CHANGES, **beam_shards.READERS}.items():
+        flags = "--help-all" if name in COMMANDS else "--help"
+        parts += [f"## {name}", "", f"{text[0].upper()}{text[1:]}.", "", _block(name, flags)]
+    return "\n".join(parts)
+
+
+def _block(*arguments: str) -> str:
+    """A block with the output of a command."""
+    shown, command = io.StringIO(), ["beam-shards", *arguments]
+    width = mock.patch.dict(os.environ, {"COLUMNS": "84"})
+    with width, mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(shown):
+        try:
+            code = beam_shards.main()
+        except SystemExit as error:
+            code = int(error.code or 0)
+    if code or not shown.getvalue():
+        raise RuntimeError(f"{' '.join(command)} ends with exit code {code}")
+    return f"```text\n{shown.getvalue().rstrip()}\n```\n"
