@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import os
 import shutil
@@ -275,14 +276,19 @@ def _hook_files(watch: Watch) -> None:
 
     append = spool.SpoolFile.append
 
-    def watched_append(file: Any, packed: bytes) -> None:
+    def watched_append(file: Any, block: Any) -> None:
         def half() -> None:
-            file._file._file.write(packed[: len(packed) // 2])
-            file._file._file.flush()
+            draft, size, written = file._file, file.size, io.BytesIO()
+            file._file = written
+            append(file, block)
+            file._file, file.size = draft, size
+            data = written.getvalue()
+            draft._file.write(data[: len(data) // 2])
+            draft._file.flush()
 
         on_disk = hasattr(file._file, "_file")
         name = "run of records: appended to"
-        watch.in_halves(name, lambda: append(file, packed), half if on_disk else None)
+        watch.in_halves(name, lambda: append(file, block), half if on_disk else None)
 
     spool.SpoolFile.append = watched_append
     watch.around(spool.SpoolFile, "publish", lambda *_: "run of records: completed")
