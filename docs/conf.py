@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import logging
 import os
 import re
 import sys
@@ -17,6 +19,10 @@ import beam_shards
 from beam_jobs.changes.command import CHANGES
 from beam_jobs.cli.parser import COMMANDS
 from readers.format import __version__
+
+logging.disable()  # Beam warns of what it lacks for Google's services.
+importlib.import_module("apache_beam")
+logging.disable(logging.NOTSET)
 
 project, release = "beam-shards", __version__
 html_show_copyright = False
