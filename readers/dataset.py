@@ -163,11 +163,12 @@ class Dataset:
         split = "train" if "train" in self.splits else next(iter(self.splits), "")
         if not split:
             return element("p", "there are no splits")
-        records = self.splits[split].records
-        numbers = np.random.default_rng(0).choice(records, min(_SHOWN, records), replace=False)
-        places = [(split, number) for number in sorted(numbers.tolist())]
+        gallery = Cards(self.directory, self.manifest)
         try:
-            cards = Cards(self.directory, self.manifest).figures(places, names_splits=False)
+            records = len(gallery.source(split))
+            numbers = np.random.default_rng(0).choice(records, min(_SHOWN, records), replace=False)
+            places = [(split, number) for number in sorted(numbers.tolist())]
+            cards = gallery.figures(places, names_splits=False)
         except (ValueError, OSError, ImportError) as error:
             return element("p", f"the records of {split} cannot be shown: {error}")
         title = f"{len(cards)} of {records:,} records of {split}"

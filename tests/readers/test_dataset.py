@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
+import beam_jobs
 import readers
 from readers.describe import describe
 from readers.format.manifest import File, Manifest
@@ -176,6 +177,30 @@ def test_records_that_cannot_be_read_are_a_line(tmp_path, damage):
 def test_a_split_without_records_is_shown(tmp_path):
     directory = write_dataset(tmp_path / "d", Schema({"x": ("int64", ())}), {"test": [[]]})
     assert "0 of 0 records of test" in Page(readers.open(directory)._repr_html_()).text
+
+
+def test_a_notebook_shows_the_records_that_are_left(tmp_path):
+    schema, rows = Schema({"x": ("int64", ())}), [{"x": n} for n in range(40)]
+    beam_jobs.write(rows, tmp_path / "d", schema)
+    dataset = readers.open(tmp_path / "d")
+    beam_jobs.write(rows[:5], tmp_path / "d", schema, overwrite=True)
+    page = Page(dataset._repr_html_())
+    assert page.tags["figure"] == 5
+    assert "5 of 5 records of train" in page.text
+
+
+def test_a_store_that_fails_is_asked_once(tmp_path, monkeypatch):
+    encodings.write(tmp_path / "d")
+    asked = []
+
+    def fails(source, number):
+        asked.append(number)
+        raise readers.StoreError("the store keeps failing")
+
+    monkeypatch.setattr(readers.RecordSource, "__getitem__", fails)
+    page = Page(readers.open(tmp_path / "d")._repr_html_())
+    assert "cannot be shown: the store keeps failing" in page.text
+    assert len(asked) == 1
 
 
 def test_a_directory_without_a_dataset_is_refused(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from xml.etree.ElementTree import Element
 
+from readers.files.files import StoreError
 from readers.files.processors import processors
 from readers.format.display import shortened
 from readers.format.features import undecoded
@@ -37,15 +38,23 @@ class Cards:
         self._look, self._schema = Look.of(directory, manifest), undecoded(manifest.schema)
         self._sources: dict[str, RecordSource] = {}
 
+    def source(self, split: str) -> RecordSource:
+        """The records of a split as they are now, of which the manifest may be an older one; the errors are those of `RecordSource`."""
+        if split not in self._sources:
+            self._sources[split] = RecordSource(self._directory, split, schema=self._schema)
+        return self._sources[split]
+
     def figures(
         self, places: Sequence[Place], why: Sequence[str] = (), names_splits: bool = True
     ) -> list[Element]:
         """The cards of some records, with the reason each is shown; a record that cannot be read becomes a card with the error."""
         for split, _ in places:
-            if split not in self._sources:
-                self._sources[split] = RecordSource(self._directory, split, schema=self._schema)
-        with ThreadPoolExecutor(processors()) as threads:
-            cards = list(threads.map(self._card, places))
+            self.source(split)
+        if self._samples:
+            with ThreadPoolExecutor(processors()) as threads:
+                cards = list(threads.map(self._card, places))
+        else:  # The records may have any size.
+            cards = list(map(self._card, places))
         made = []
         for place, card, reason in zip(places, cards, why or [""] * len(places), strict=True):
             split = place[0] if names_splits else ""
@@ -62,7 +71,9 @@ class Cards:
         split, number = place
         try:
             return card_of(self._sources[split][number], self._look)
-        except (ValueError, OSError, ImportError) as error:
+        except (ValueError, IndexError, OSError, ImportError) as error:
+            if isinstance(error, StoreError) and not self._samples:
+                raise  # Each of the others would wait as long.
             reason = element("div", shortened(f"cannot be read: {error}", TEXT))
             sample = self._samples.get(split)
             name = sample.named(number) if sample else f"record {number}"
