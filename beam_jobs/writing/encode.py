@@ -84,16 +84,23 @@ class Encoded:
 class RunEncoder:
     """Encodes records of a dataset, and writes them as runs to its staging folder.
 
+    Args:
+        checks: An encoder for the schema, which may have encoded other records.
+
     Attributes:
         encoded: All records since the last call of `take` or `finish`, but some that are in no block yet.
     """
 
     def __init__(
-        self, output: Output, key: Rule | None = None, group_by: Rule | None = None
+        self,
+        output: Output,
+        key: Rule | None = None,
+        group_by: Rule | None = None,
+        checks: Encoder | None = None,
     ) -> None:
         self._output, self._key, self._group_by = output, key, group_by
         self._has_rules = key is not None or group_by is not None
-        self._checks, self._has_keys = Encoder(output.schema), "key" in output.schema
+        self._checks, self._has_keys = checks or Encoder(output.schema), "key" in output.schema
         self._encoder, self._runs = RecordEncoder(self._checks), RunBuilder(Spool(output.staging))
         self._records: list[_Record] = []
         self._rejects: list[tuple[Reject, int]] = []
@@ -136,7 +143,7 @@ class RunEncoder:
             kind = type(value)
             if kind is str or kind is bytes:
                 self._bytes += len(value)
-            elif kind is np.ndarray:
+            elif kind is np.ndarray and value.dtype != object:
                 value = value.copy()  # The caller may write into it again.
                 self._bytes += value.nbytes
             elif kind is not int and kind is not float:
@@ -152,12 +159,14 @@ class RunEncoder:
     def _converted(self, name: str, value: Any) -> Any:
         """A value of any other type, checked and copied; ValueError if it does not fit."""
         feature = self._checks.schema.get(name)
-        if feature is None or isinstance(value, np.generic):
+        if feature is None:
             return value
         values = feature.codec.checked_all(name, feature, [value])
         parts = values[0] if feature.is_sequence else values
         own = [part.copy() if isinstance(part, np.ndarray) else part for part in parts]
-        self._bytes += sum(part.nbytes for part in own if isinstance(part, np.ndarray))
+        self._bytes += sum(
+            len(part) if isinstance(part, bytes) else getattr(part, "nbytes", 0) for part in own
+        )
         return own if feature.is_sequence else own[0]
 
     def reject(self, reject: Reject, split: int = 0) -> None:
@@ -222,8 +231,7 @@ class RunEncoder:
         return self.take()
 
     def close(self) -> None:
-        """Forgets the records that were not finished, and removes their file."""
-        self._records, self._rejects, self._bytes = [], [], 0
+        """Removes the file of an unfinished run, whose records are lost."""
         self._runs.give_up()
 
 

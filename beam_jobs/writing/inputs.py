@@ -37,6 +37,7 @@ from beam_jobs.storage.atomic import list_files, write_file
 from beam_jobs.storage.files import read_bytes
 from beam_jobs.writing.encode import CURE, Encoded, Rule, RunEncoder
 from beam_jobs.writing.rows import rows_of
+from readers.format.encode.records import Encoder
 from readers.format.manifest import join
 
 # The most tasks without notes of an earlier call: each is a file that writers of shards read.
@@ -90,11 +91,17 @@ class _Task(NamedTuple):
             except Exception as error:  # Pickling raises nearly everything.
                 raise UsageError(f"input {value!r:.80} cannot be pickled: {error}") from None
             if isinstance(value, (str, os.PathLike)):
-                with contextlib.suppress(OSError, ValueError):
-                    file = os.stat(value)
-                    files.append(b"%d %d " % (file.st_size, file.st_mtime_ns))
+                files.append(_size_and_time(value))
         digest = hashlib.blake2b(b"".join([*pickled, *files]), digest_size=16)
         return cls(f"inputs.{first}-{stop}.{digest.hexdigest()}", first, pickled)
+
+
+def _size_and_time(path: str | os.PathLike[str]) -> bytes:
+    try:
+        file = os.stat(path)
+    except (OSError, ValueError):
+        return b"- "
+    return b"%d %d " % (file.st_size, file.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,8 @@ class InputEncoder:
     notes: bool
 
     @functools.cached_property
-    def _encoder(self) -> RunEncoder:
-        return RunEncoder(self.output, self.key, self.group_by)
+    def _checks(self) -> Encoder:
+        return Encoder(self.output.schema)  # It learns the layouts of records.
 
     def encode(self, inputs: Sequence[Any], pool: Pool) -> Encoded:
         """Encodes the records of all inputs, or takes them from the runs of an earlier call; raises what `write` does."""
@@ -145,7 +152,8 @@ class InputEncoder:
         if self.notes:
             with contextlib.suppress(Exception):  # No note, or whatever may be wrong with one.
                 return self._noted(read_bytes(path)), _SECONDS
-        with contextlib.closing(self._encoder) as encoder:
+        encoding = RunEncoder(self.output, self.key, self.group_by, self._checks)
+        with contextlib.closing(encoding) as encoder:
             for number, pickled in enumerate(inputs, first):
                 self._encode(number, pickle.loads(pickled), encoder)
             encoded = encoder.finish()

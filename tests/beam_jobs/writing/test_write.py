@@ -206,17 +206,19 @@ def test_rows_of_other_libraries_are_records(tmp_path):
 
 def test_a_generator_may_use_its_arrays_again(tmp_path):
     def refilled(x, parts):
+        objects = np.empty(2, object)
+        objects[:] = parts
         for n in range(700):
             x[:], parts[1][:] = n, -n
-            yield {"x": x, "parts": parts}
+            yield {"x": x, "parts": parts, "objects": objects}
 
     def fresh():
         for row in refilled(np.zeros(3, np.float32), [np.ones(1), np.ones(2)]):
-            yield {"x": row["x"].copy(), "parts": [part.copy() for part in row["parts"]]}
+            parts = [part.copy() for part in row["parts"]]
+            yield {"x": row["x"].copy(), "parts": parts, "objects": parts}
 
-    schema = Schema(
-        {"x": Feature("float32", (3,)), "parts": Feature("float64", (None, None), "sequence")}
-    )
+    parts = Feature("float64", (None, None), "sequence")
+    schema = Schema({"x": Feature("float32", (3,)), "parts": parts, "objects": parts})
     again = refilled(np.zeros(3, np.float32), [np.ones(1), np.ones(2)])
     write(again, tmp_path / "a", schema)
     write(fresh(), tmp_path / "b", schema)
