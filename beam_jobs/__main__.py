@@ -22,6 +22,8 @@ _PACKAGES = {
 # The compiled part, whose error names the command to type.
 _KERNEL = "readers.format.compiled.kernel"
 
+_NOTHING = "interrupted before the job started; nothing was written"
+
 
 def _missing(error: ImportError) -> str:
     """The line with the package to install; raises the error of a module that is in none of `_PACKAGES`."""
@@ -58,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
     report = Report("--json" in arguments)
     changes = bool(arguments) and arguments[0] in CHANGES
-    stopped = "interrupted before the job started; nothing was written"
+    stopped = _NOTHING
     try:
         if changes:
             stopped = "interrupted; the dataset is as it was: run the same command again"
@@ -161,7 +163,10 @@ def program(run: Callable[[list[str]], int] = main) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal or a locale in ASCII cannot show all labels.
         sys.stdout.reconfigure(errors="backslashreplace")
-    return run(arguments)
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:  # While the first modules were imported.
+        return failed(_NOTHING, 130, "--json" in arguments)
 
 
 if __name__ == "__main__":

@@ -294,14 +294,14 @@ class Report:
 
     def warn(self, *warnings: str) -> None:
         """Prints warnings on stderr; the object gets them, too."""
-        found = [_shown(warning) for warning in filter(None, warnings)]
-        self._warnings += found
+        found = [*filter(None, warnings)]
+        self._warnings += map(_without_credentials, found)
         self.note(*(f"warning: {warning}" for warning in found))
 
     def fail(self, code: int, message: str) -> None:
         """Prints the error that ends the command with an exit code."""
         self._code = code
-        self.note(f"error: {message}", error=_shown(message))
+        self.note(f"error: {message}", error=_without_credentials(message))
 
     def end(self) -> int:
         """Prints the object; returns the exit code, which is 1 if stdout could not be written."""
@@ -313,14 +313,23 @@ class Report:
         return self._code
 
 
+def _without_credentials(text: str) -> str:
+    if "://" not in text:
+        return text
+    from readers.format.display import without_credentials
+
+    return without_credentials(text)
+
+
 def _shown(text: str, kept: str = "") -> str:
     """A text without credentials, and without control characters but those that are kept."""
-    if text.isprintable() and "://" not in text:
+    text = _without_credentials(text)
+    if text.isprintable():
         return text
     # It imports NumPy, which takes longer than all the rest.
-    from readers.format.display import visible, without_credentials
+    from readers.format.display import visible
 
-    return visible(without_credentials(text), kept)
+    return visible(text, kept)
 
 
 def print_text(text: str) -> str:

@@ -135,3 +135,16 @@ def test_errors_are_in_the_object_and_on_stderr(recordings, capsys, monkeypatch)
         code, found, error = printed(capsys, "sensors", *flags)
         assert (code, found["error"]) == expected == (found["exit_code"], found["error"])
         assert error == f"error: {expected[1]}\n"
+
+
+def test_the_object_has_the_bytes_of_names_and_no_credentials(tmp_path, capsys):
+    code, found, error = printed(
+        capsys, "images", "--input", f"{tmp_path}/\udce9.png", "--output", "o"
+    )
+    assert code == 2
+    assert "/\udce9.png" in found["error"] and "\udce9" not in error
+    secret = "s3://user:secret@bucket/x.png"
+    _, found, error = printed(
+        capsys, "images", "--input", secret, "--output", "o", "--append", "--seed", "x"
+    )
+    assert "secret" not in found["error"] + error

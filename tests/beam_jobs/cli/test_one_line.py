@@ -76,6 +76,21 @@ def test_an_interrupt_before_the_job_starts_is_one_line(capsys, monkeypatch, as_
         }
 
 
+def test_an_interrupt_while_modules_are_imported_is_one_line():
+    code = """
+import sys
+from beam_jobs import __main__ as command
+
+def interrupted(_):
+    raise KeyboardInterrupt
+
+sys.exit(command.program(interrupted))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 130
+    only_error(done.stderr, "interrupted before the job started; nothing was written")
+
+
 def test_readers_need_no_streams(tmp_path):
     schema = Schema({"text": Feature("string")})
     path = write_dataset(tmp_path, schema, {"train": [[{"text": b"a"}]]})
