@@ -31,7 +31,7 @@ _R = TypeVar("_R")
 # Of a classifier; larger labels are identifiers.
 _MOST_CLASSES = 1 << 24
 
-# Records shown in a notebook, and their style: a notebook has no style sheets of ours.
+# The number of records that a notebook shows, and their style, because a notebook does not load our style sheet.
 _SHOWN = 10
 _GRID = "display:grid;grid-template-columns:repeat(auto-fill,minmax(180px,1fr));gap:1em"
 

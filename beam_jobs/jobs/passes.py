@@ -43,7 +43,7 @@ class FirstPassResult(NamedTuple):
     Attributes:
         summary: Counts of its records.
         blocks: The packed hashes of the records that can be written.
-        learned: What the job learns from them, if anything.
+        learned: Names, labels or words that the job learns from them; None if it learns nothing.
         references: Packed blocks of the references of the records, and of rejects, if each is a whole file.
     """
 
@@ -68,7 +68,7 @@ class FoundRecords(NamedTuple):
         labels: The label of each; None without labels.
         rejects: Inputs that cannot become records.
         classes: Labels of rejected inputs, which are classes whether or not a record has them.
-        learned: What the job learns from them; None if there is nothing to learn.
+        learned: Names, labels or words that the job learns from them; None if it learns nothing.
         duplicates: uint8 [m], the splits of records that were dropped.
         texts: The number of texts that the records were cut from.
         class_counts: How often each class of other features than the label occurs, by feature.

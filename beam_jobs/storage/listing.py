@@ -98,7 +98,7 @@ def list_part(
     how: Callable[[Iterable[T]], Iterable[T]],
     part: tuple[str, Span],
 ) -> Iterable[T]:
-    """What is listed in a part of a listing, as `list` or `iter` gives it; here, where processes find it without Beam."""
+    """Lists a part with `list` or `iter`; in this module, because processes of the pool must not import Beam."""
     return how(list_(*part))
 
 

@@ -209,8 +209,10 @@ class RunEncoder:
         try:
             columns = self._checks.check_all(features)
             frames, rows = self._encoder.encode_all(np.array(splits, np.uint8), columns)
-        except ValueError as error:
-            if half := len(records) // 2:  # Find the records that do not fit.
+        except (
+            Exception
+        ) as error:  # A value may raise anything, and must not take other records with it.
+            if half := len(records) // 2:
                 return [*self._payloads(records[:half]), *self._payloads(records[half:])]
             key = keys[0].decode("utf-8", "surrogateescape")
             self.reject(Reject.of(key, "encode", error), splits[0])

@@ -108,7 +108,7 @@ class Planned(NamedTuple):
         hashes: Packed blocks with the hash of every record.
         references: Packed blocks of references; empty if records are parts of files.
         shards: The plan of the shards.
-        learned: What is known of all records.
+        learned: The schema, names and vocabulary of all records.
     """
 
     tasks: beam.PCollection

@@ -6,12 +6,13 @@ import pytest
 from beam_jobs import DataError, Feature, Schema
 from beam_jobs.dataset.generations import begun
 from beam_jobs.dataset.output import output_of
+from beam_jobs.records.encode import RecordEncoder
 from beam_jobs.writing.encode import RunEncoder
 from beam_jobs.writing.inputs import InputEncoder, _Task
 
 
-def output(tmp_path, schema):
-    how = None, "1MiB", None, 0, 0, False, None
+def output(tmp_path, schema, max_rejects=0):
+    how = None, "1MiB", None, 0, max_rejects, False, None
     return begun(output_of(tmp_path / "out", schema, *how))
 
 
@@ -58,3 +59,20 @@ def test_the_name_of_a_task_says_which_of_its_files_exist(tmp_path):
     before = _Task.of(files, 0, 2).name
     (tmp_path / "a").rename(tmp_path / "b")
     assert _Task.of(files, 0, 2).name != before
+
+
+def test_a_record_that_raises_anything_takes_no_other_with_it(tmp_path, monkeypatch):
+    encode_all = RecordEncoder.encode_all
+
+    def fails(encoder, splits, columns):
+        if 7 in columns["x"]:
+            raise TypeError("of a value")
+        return encode_all(encoder, splits, columns)
+
+    monkeypatch.setattr(RecordEncoder, "encode_all", fails)
+    encoder = RunEncoder(output(tmp_path, Schema({"x": Feature("int64")}), "all"))
+    for number in range(20):
+        encoder.add(str(number), {"x": number})
+    summary = encoder.finish().summary
+    assert (summary.splits[0].records, summary.splits[0].rejected) == (19, 1)
+    assert [(reject.key, reject.error) for reject in summary.rejects] == [("7", "of a value")]
