@@ -1,4 +1,4 @@
-"""Packaging of beam-shards: docs/install.md has the extras, docs/releasing.md how to build a release."""
+"""Packaging of beam-shards: docs/install.md has the extras, docs/internals/releasing.md how to build a release."""
 
 import re
 from pathlib import Path

@@ -53,13 +53,13 @@ ROOT = Path(__file__).parent.parent
 # Files outside this folder, and what stands for them in its pages.
 _OUTSIDE = {
     "README.md": "index.md",
-    "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-    "LICENSE": "path:../LICENSE",
+    "CHANGELOG.md": "reference/changelog.md",
+    "CONTRIBUTING.md": "internals/contributing.md",
+    "SECURITY.md": "internals/security.md",
+    "LICENSE": "path:/../LICENSE",
 }
 
-_INCLUDE = re.compile(r"```\{include\} \.\./(\w+\.md)\n```")
+_INCLUDE = re.compile(r"```\{include\} [./]+(\w+\.md)\n```")
 
 _LINK = re.compile(r"\]\(([^)#:]+)(?=[#)])")
 
@@ -74,12 +74,13 @@ def setup(app: Sphinx) -> None:
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
     """Includes files outside this folder and the help of commands, and points links to their pages."""
 
+    folder = os.path.dirname(f"docs/{page}")
+
     def include(found: re.Match[str]) -> str:
-        return _moved((ROOT / found[1]).read_text(encoding="utf-8"), "", "docs")
+        return _moved((ROOT / found[1]).read_text(encoding="utf-8"), "", folder)
 
     if page == "reference/commands":
         source[0] += _commands()
-    folder = os.path.dirname(f"docs/{page}")
     source[0] = _INCLUDE.sub(include, _moved(source[0], folder, folder))
 
 

@@ -23,7 +23,7 @@ def check(
 ) -> CheckResult:
     """Looks for problems in the data of a dataset, in its manifest and in a sample of its records.
 
-    docs/checks.md lists the checks and their thresholds. The sample is the first records of each split;
+    docs/check/checks.md lists the checks and their thresholds. The sample is the first records of each split;
     splits are stored in the order of a hash of the keys.
 
     Args:

@@ -1,4 +1,4 @@
-"""Imports between packages point down only; docs/design.md draws the packages listed here."""
+"""Imports between packages point down only; docs/internals/design.md draws the packages listed here."""
 
 import ast
 import functools

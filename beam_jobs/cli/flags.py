@@ -231,7 +231,7 @@ class RunFlags(Flags):
 
     engine: Engine = flag(
         "direct",
-        "where the job runs: sets Beam's flags for it, see docs/engines.md",
+        "where the job runs: sets Beam's flags for it, see docs/deploy/engines.md",
         unset="direct, this machine",
     )
     engine_page: str = flag(

@@ -1,7 +1,7 @@
 """The states of an output directory (free, unfinished, complete) and the steps between them.
 
 A job writes into its own folder, and commits by creating the manifest of the next generation, which must not
-exist. docs/design.md has the table.
+exist. docs/internals/design.md has the table.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _check_package(setup: Any, worker: Any) -> None:
         raise UsageError(
             "--runner DataflowRunner: the workers would not have this package; add "
             "--sdk_container_image with an image made by docker/Dockerfile, or --setup_file with "
-            "the setup.py of a checkout (see docs/engines.md)"
+            "the setup.py of a checkout (see docs/deploy/engines.md)"
         )
 
 

@@ -1,6 +1,6 @@
 """Processes that load and encode for the process in which the DirectRunner runs a pipeline.
 
-Measurements led to this design (docs/design.md has the figures). For recordings, images and texts,
+Measurements led to this design (docs/internals/design.md has the figures). For recordings, images and texts,
 jobs with these processes are the fastest, or within 5 % of it; with one worker, threads or Beam's
 own processes, one of the three takes 1.4 to 1.6 times as long. They never import Beam, so they
 start in a fraction of the time of Beam's workers; they share the work of a single shard, and

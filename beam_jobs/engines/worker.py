@@ -2,7 +2,7 @@
 
 A runner's `PROCESS` environment and Beam's worker pool (as its container executable) call a program
 with a worker's id and the endpoint of everything else that it needs. Beam's own program exists only in
-its container image, so this one follows the same contract; see docs/engines.md.
+its container image, so this one follows the same contract; see docs/deploy/engines.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from google.protobuf import json_format, text_format
 
 _DESCRIPTION = (
     "Starts Beam's Python worker in this environment. Runners call it, not people: see "
-    "docs/engines.md."
+    "docs/deploy/engines.md."
 )
 
 # A runner that does not answer for this long has ended.

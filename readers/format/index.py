@@ -1,7 +1,7 @@
 """The `.index` of a TFRecord file: where its records are, and some numbers of each, as arrays that can be mapped.
 
 It has a head, which lists the sections and a checksum for each block, and the sections: each is an array
-with a number for each record (docs/format.md).
+with a number for each record (docs/internals/format.md).
 """
 
 from __future__ import annotations

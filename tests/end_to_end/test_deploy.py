@@ -181,7 +181,7 @@ OTHERS = {
 
 
 def test_the_messages_of_the_symptoms_exist():
-    _, table = (DEPLOY / "README.md").read_text().split("## Symptoms and cures")
+    _, table = (DEPLOY / "clusters.md").read_text().split("## Symptoms and cures")
     named = {*re.findall(r"^\| `([^`]+)` \|", table, re.M)}
     assert named >= OTHERS and len(named - OTHERS) > 6
     files = [*(ROOT / "beam_jobs").rglob("*.py"), *(ROOT / "readers/files").rglob("*.py")]

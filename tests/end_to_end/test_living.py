@@ -1,4 +1,4 @@
-"""The story of a dataset in docs/living.ipynb runs, and so do the commands of the pages about it.
+"""The story of a dataset in docs/tutorials/living.ipynb runs, and so do the commands of the pages about it.
 
 `python -m tests.end_to_end.test_living` runs the notebook, and writes its outputs into the file.
 """
@@ -20,7 +20,7 @@ from tests.end_to_end.test_readme import blocks
 from tests.support.checkout import ROOT
 from tests.support.notebooks import executed, keep, output_of
 
-NOTEBOOK = ROOT / "docs" / "living.ipynb"
+NOTEBOOK = ROOT / "docs/tutorials/living.ipynb"
 
 # What the notebook says about its outputs.
 LINES = [
@@ -59,8 +59,8 @@ def test_the_commands_about_datasets_that_live_run(tmp_path):
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT)}
     for page, first, rest in [
-        ("writing.md", "## Jobs", "## Datasets that live"),
-        ("reading.md", "", "## Parts of a dataset"),
+        ("write/writing.md", "## Jobs", "## Datasets that live"),
+        ("read/reading.md", "", "## Parts of a dataset"),
     ]:
         ran = 0
         for heading in filter(None, (first, rest)):

@@ -158,7 +158,7 @@ def test_a_flag_that_does_not_exist_is_found():
     assert unknown_flags(shlex.split("beam-shards head DIR --splits a")) == ["--splits"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/writing.md", "docs/inputs.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/write/writing.md", "docs/write/inputs.md"])
 def test_the_flags_in_the_text_of_a_page_exist(name):
     prose = re.sub(
         r"^ *```.*?^ *```$", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.M | re.S

@@ -1,4 +1,4 @@
-"""The versions of Beam's runners that docs/engines.md says work with the installed Beam."""
+"""The versions of Beam's runners that docs/deploy/engines.md says work with the installed Beam."""
 
 import apache_beam
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from tests.engines.packages import FLINK_VERSION, RUNNERS, SPARK_VERSION
 from tests.support.checkout import ROOT
 
-TABLE = (ROOT / "docs/engines.md").read_text(encoding="utf-8").splitlines()
+TABLE = (ROOT / "docs/deploy/engines.md").read_text(encoding="utf-8").splitlines()
 CLUSTERS = {"flink": f"Flink {FLINK_VERSION}", "spark": f"Spark {SPARK_VERSION}"}
 
 

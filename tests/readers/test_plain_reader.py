@@ -1,4 +1,4 @@
-"""The reader in docs/format.md, which is plain Python, reads what `readers` reads."""
+"""The reader in docs/internals/format.md, which is plain Python, reads what `readers` reads."""
 
 import ast
 import functools
@@ -22,7 +22,7 @@ from tests.support.datasets import manifest_bytes
 CORPUS = ROOT / "tests/corpus" / f"v{FORMAT_VERSION}"
 DATASETS = sorted(path.name for path in CORPUS.glob("*"))
 
-PAGE = (ROOT / "docs/format.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/internals/format.md").read_text(encoding="utf-8")
 (BLOCK,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 
@@ -30,7 +30,7 @@ PAGE = (ROOT / "docs/format.md").read_text(encoding="utf-8")
 def plain():
     """The functions of the block in the page."""
     names = {"__name__": "plain"}
-    exec(compile(BLOCK, "docs/format.md", "exec"), names)
+    exec(compile(BLOCK, "docs/internals/format.md", "exec"), names)
     return SimpleNamespace(**names)
 
 

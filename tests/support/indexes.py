@@ -1,4 +1,4 @@
-"""Indexes by plain Python, as docs/format.md describes them: written, read, sealed after changes, and compared."""
+"""Indexes by plain Python, as docs/internals/format.md describes them: written, read, sealed after changes, and compared."""
 
 from __future__ import annotations
 

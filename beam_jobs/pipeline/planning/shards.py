@@ -152,7 +152,7 @@ class PlanShards(beam.PTransform):
         boundaries = (
             blocks
             # Directly before a side input: a runner that loses elements which it hands over twice
-            # (see docs/design.md) cannot lose them here.
+            # (see docs/internals/design.md) cannot lose them here.
             | "Rebalance" >> beam.Reshuffle()
             | "SelectHashes" >> beam.FlatMap(_wanted_hashes, draft)
             | "GroupByBin" >> beam.GroupByKey()

@@ -197,7 +197,7 @@ class Oracle:
 
 
 def may_be_unnamed(case: Case) -> bool:
-    """Whether docs/format.md says that verify does not find a damage: that of rejects, or one manifest of two is gone."""
+    """Whether docs/internals/format.md says that verify does not find a damage: that of rejects, or one manifest of two is gone."""
     of = {what_is(name) for name in case.changes}
     return of <= {"rejects"} or (case.damage == "deleted file" and of <= {"manifest", GENERATIONS})
 

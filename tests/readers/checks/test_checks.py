@@ -442,7 +442,9 @@ def test_hostile_names_do_not_reach_the_terminal(tmp_path):
 
 def test_the_docs_list_all_checks():
     rows = [
-        line for line in (ROOT / "docs/checks.md").read_text().splitlines() if line.startswith("|")
+        line
+        for line in (ROOT / "docs/check/checks.md").read_text().splitlines()
+        if line.startswith("|")
     ]
     listed = [line.split("|")[1].strip(" `") for line in rows[2:]]
     assert listed[: len(CHECKS)] == list(CHECKS)

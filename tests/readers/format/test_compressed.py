@@ -39,7 +39,7 @@ def read(feature, value, *sizes):
 
 
 def by_tensorflow(value, dtype, shape, is_shuffled):
-    """A value of numbers as docs/encodings.md says that TensorFlow reads it."""
+    """A value of numbers as docs/write/encodings.md says that TensorFlow reads it."""
     octets = tf.io.decode_raw(tf.io.decode_compressed(value, "ZLIB"), tf.uint8)
     if dtype == "bool":
         return tf.reshape(tf.cast(octets, tf.bool), shape).numpy()

@@ -1,4 +1,4 @@
-"""The bytes of an index: those of docs/format.md, and an error for any others."""
+"""The bytes of an index: those of docs/internals/format.md, and an error for any others."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def read_wav(data: bytes, options: ReadOptions) -> Recording:
     """Samples [time, channels] of a RIFF file, or of RF64, its form for large files.
 
     libsndfile cuts damaged files short without an error, and `wave` cannot read floats
-    (docs/design.md). So the chunks are checked here, and libsndfile gets only whole files with samples
+    (docs/internals/design.md). So the chunks are checked here, and libsndfile gets only whole files with samples
     other than plain numbers. Some files with this name are in an entirely different format.
     """
     data = _untagged(data)

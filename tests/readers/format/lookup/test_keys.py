@@ -22,7 +22,7 @@ from tests.support.datasets import flip, in_memory, write_shard
 
 
 def whole(seed, key):
-    """The hash of a key, by docs/format.md."""
+    """The hash of a key, by docs/internals/format.md."""
     keyed = seed.to_bytes(8, "little", signed=True)
     found = hashlib.blake2b(key, digest_size=8, key=keyed, person=b"order").digest()
     return int.from_bytes(found, "little")
