@@ -8,6 +8,7 @@
 #   ./run_local.sh test all            run all tests, which also need Go, zip, root and packages from PyPI
 #   ./run_local.sh test tests/a.py -x  run pytest with these arguments
 #   ./run_local.sh docs                build the documentation site, build/site; warnings and broken links are errors
+#   ./run_local.sh docs all            also build the site of each tag v*, build/site/TAG, with its own environment
 #   COVERAGE=1 ./run_local.sh test     also measure branch coverage, and fail below 95 % (also test all)
 #   ./run_local.sh engines start flink start a local cluster (also spark, prism, pool; stop stops it)
 #
@@ -173,7 +174,19 @@ case ${1-} in
     install docs
     cd "$here"
     rm -rf build/site
+    tags=
+    if [ "${2-}" = all ]; then
+      tags=$(git tag --list 'v*' --sort=-version:refname)
+      export SITE_VERSIONS="main $tags"
+    fi
     "$venv/bin/python" -m sphinx -qEW --keep-going -j auto -b html docs build/site
+    for tag in $tags; do
+      rm -rf build/tag
+      git -c advice.detachedHead=false clone --quiet --branch "$tag" . build/tag
+      SITE_VERSION=$tag build/tag/run_local.sh docs
+      mv build/tag/build/site "build/site/$tag"
+    done
+    rm -rf build/tag
     echo "build/site/index.html"
     ;;
   engines)
@@ -183,7 +196,7 @@ case ${1-} in
     exec "$venv/bin/python" -m tests.engines "$@"
     ;;
   -h | --help)
-    sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+    sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
     ;;
   *)
     install all

@@ -89,7 +89,7 @@ TEST = [
     "gcp-storage-emulator>=2026.7",
 ]
 # The documentation site, whose reference imports everything.
-DOCS = ["sphinx>=8.2", "furo>=2025.7", "myst-nb>=1.2", "sphinx-copybutton>=0.5"]
+DOCS = ["sphinx>=8.2", "furo>=2025.7", "myst-nb>=1.2", "sphinx-copybutton>=0.5", "scikit-learn"]
 # Campaigns of fuzzing; the tests replay what they found without it.
 FUZZ = ["atheris>=3"]
 # 5 GB, nearly all of it CUDA: on Linux, PyPI has no build of PyTorch for the CPU alone.
@@ -205,7 +205,7 @@ setup(
         "all": BEAM + TENSORFLOW + ALL_INPUTS + ALL_STORES,
         "test": BEAM + DATAFLOW + TENSORFLOW + ALL_INPUTS + ALL_STORES + TEST,
         "test-frameworks": TEST_FRAMEWORKS,
-        "docs": BEAM + TENSORFLOW + DOCS,
+        "docs": BEAM + TENSORFLOW + IMAGES + DOCS,
         "fuzz": FUZZ,
     },
 )

@@ -8,7 +8,9 @@ import io
 import logging
 import os
 import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,7 +36,25 @@ extensions = [
 ]
 default_role, smartquotes_action = "code", "D"
 html_theme, html_title = "furo", f"beam-shards {release}"
-exclude_patterns = ["conf.py"]
+html_extra_path = [tempfile.mkdtemp()]  # The sample report.
+exclude_patterns = ["conf.py", "site"]
+
+# `./run_local.sh docs all` names the versions that it builds, and the one of this build.
+templates_path = ["site"]
+html_context = {
+    "versions": os.environ.get("SITE_VERSIONS", "").split(),
+    "shown": os.environ.get("SITE_VERSION", "main"),
+}
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "versions.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # A test executes them.
 
@@ -59,6 +79,9 @@ _OUTSIDE = {
     "LICENSE": "path:/../LICENSE",
 }
 
+# In a page, the place of a link to the sample report, which only the site has.
+_SAMPLE = "<!-- sample report link -->"
+
 _INCLUDE = re.compile(r"```\{include\} [./]+(\w+\.md)\n```")
 
 _LINK = re.compile(r"\]\(([^)#:]+)(?=[#)])")
@@ -66,9 +89,16 @@ _LINK = re.compile(r"\]\(([^)#:]+)(?=[#)])")
 
 def setup(app: Sphinx) -> None:
     """Connects what the pages need."""
+    app.connect("builder-inited", _report)
     app.connect("source-read", _read)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
+
+
+def _report(app: Sphinx) -> None:
+    """Makes the sample report, in a process of its own: Sphinx has threads, and the job forks."""
+    page = Path(html_extra_path[0], "sample_report.html")
+    subprocess.run([sys.executable, ROOT / "docs/site/sample_report.py", page], check=True)
 
 
 def _read(app: Sphinx, page: str, source: list[str]) -> None:
@@ -81,6 +111,10 @@ def _read(app: Sphinx, page: str, source: list[str]) -> None:
 
     if page == "reference/commands":
         source[0] += _commands()
+    root = os.path.relpath("docs", folder)
+    source[0] = source[0].replace(
+        _SAMPLE, f'Look at <a href="{root}/sample_report.html">a report</a>.'
+    )
     source[0] = _INCLUDE.sub(include, _moved(source[0], folder, folder))
 
 
