@@ -34,8 +34,9 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-default_role, smartquotes_action = "code", "D"
+default_role, smartquotes = "code", False  # "--flag" keeps its dashes.
 html_theme, html_title = "furo", f"beam-shards {release}"
+html_static_path, html_css_files = ["site/wide.css"], ["wide.css"]
 html_extra_path = [tempfile.mkdtemp()]  # The sample report.
 exclude_patterns = ["conf.py", "site"]
 
