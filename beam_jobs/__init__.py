@@ -75,3 +75,7 @@ if not TYPE_CHECKING:
         if name in _MODULES:
             return getattr(importlib.import_module(_MODULES[name]), name)
         raise AttributeError(f"module 'beam_jobs' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

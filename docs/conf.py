@@ -12,12 +12,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import GenericAlias
+from types import SimpleNamespace as Namespace
 from typing import Any
 from unittest import mock
 
 from sphinx.application import Sphinx
+from sphinx.ext.autodoc.mock import mock as mocked
 
 import beam_shards
+import readers.api
 from beam_jobs.changes.command import CHANGES
 from beam_jobs.cli.parser import COMMANDS
 from readers.format import __version__
@@ -62,12 +66,38 @@ nb_execution_mode = "off"  # A test executes them.
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["torch"]  # It takes 6 GB.
+python_display_short_literal_types = True
 python_maximum_signature_line_length = 80
 napoleon_numpy_docstring, napoleon_use_ivar = False, True
 napoleon_custom_sections = [
     (name, "params_style") for name in ("Records to read", "Order", "Processing")
 ]
+
+autodoc_mock_imports = ["torch"]  # It takes 6 GB.
+
+
+def _type(name: str) -> Any:
+    """A type of a framework, which signatures name and only type checkers import."""
+    return type(
+        name, (), {"__module__": "builtins", "__class_getitem__": classmethod(GenericAlias)}
+    )
+
+
+_DATASET, _SHARDING = _type("tf.data.Dataset"), _type("jax.sharding.Sharding")
+with mocked(autodoc_mock_imports):
+    for _name, _value in {
+        "tf": Namespace(Tensor=_type("tf.Tensor"), data=Namespace(Dataset=_DATASET)),
+        "jax": Namespace(sharding=Namespace(Sharding=_SHARDING)),
+        "TorchBatches": readers.TorchBatches,
+    }.items():
+        setattr(readers.api, _name, _value)
+
+# Arguments that are converted, so that their types in signatures are not those of the attributes.
+_SIGNATURES = {
+    "readers.Cache": "(directory: str | PathLike, size: int | str = '10GiB')",
+    "readers.Feature": "(dtype: str, shape: Sequence[int | None] = (), encoding: str = '')",
+}
+_SIGNATURES["beam_jobs.Feature"] = _SIGNATURES["readers.Feature"]
 
 ROOT = Path(__file__).parent.parent
 
@@ -94,6 +124,8 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _read)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
+    # Before the extension that makes fields of sections.
+    app.connect("autodoc-process-docstring", _docstring, priority=100)
 
 
 def _report(app: Sphinx) -> None:
@@ -151,8 +183,22 @@ _RETURNED = {
 _RETURNED |= {"RowList", "Shard", "Split", "TorchBatches", "Verification"}
 
 
-def _signature(app: Sphinx, what: str, name: str, *_: Any) -> tuple[str, str] | None:
-    return ("", "") if what == "class" and name.rpartition(".")[2] in _RETURNED else None
+def _signature(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, arguments: str, result: str
+) -> tuple[str, str] | None:
+    """Gives classes that are not made by users no signature, and names what cannot be shown plainly."""
+    if what == "class" and name.rpartition(".")[2] in _RETURNED:
+        return "", ""
+    shown = _SIGNATURES.get(name, arguments)
+    return shown and (shown.replace("0.75, 1.3333333333333333", "3 / 4, 4 / 3"), result)
+
+
+def _docstring(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Leaves out the arguments of `readers.load` in the text of other readers."""
+    if name.startswith("readers.") and name != "readers.load" and "Records to read:" in lines:
+        del lines[lines.index("Records to read:") : lines.index("Example:")]
 
 
 def _commands() -> str:

@@ -109,4 +109,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "open"]  # With `import *`, it would replace Python's.

@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from readers.batches.batch_format import BatchFormat
+from readers.batches.batch_format import Packed, Padded, Ragged
 from readers.batches.batch_slice import ToArrays, Transform
 from readers.batches.options import OnCorrupt, Order
 from readers.batches.planning import plan_of
 from readers.batches.stream import Batches
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import Map, RecordFunction
-from readers.hosts import Shard
+from readers.hosts import HostShard
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 # `"padded"` means `readers.Padded()`, and `"ragged"` means `readers.Ragged()`.
-Batching = Literal["dense", "padded", "ragged"] | BatchFormat
+Batching = Literal["dense", "padded", "ragged"] | Padded | Ragged | Packed
 
 
 def load(
@@ -44,7 +44,7 @@ def load(
     seed: int | None = 0,
     repeat: int | None = 1,
     remainder: Remainder = "short",
-    shard: Shard | None = None,
+    shard: HostShard | None = None,
     state: State | str | int | None = None,
     decoders: Mapping[str, Decoder] | None = None,
     map: RecordFunction | Map | None = None,
@@ -133,7 +133,9 @@ def load(
             not fit the schema, or a store fails. The message names the file, the record and the byte.
 
     Example:
-        >>> ds = readers.load("shards/images", 64, split="train", shuffle=True)
+        >>> ds = readers.load("shards/images", 32, split="train", shuffle=True)
+        >>> ds.element_spec["image"].shape
+        TensorShape([None, 64, 64, 3])
     """
     arguments = _arguments(locals())
     from readers.tfdata.dataset import open_dataset  # Imports TensorFlow.
@@ -174,7 +176,7 @@ def as_numpy(
     seed: int | None = 0,
     repeat: int | None = 1,
     remainder: Remainder = "short",
-    shard: Shard | None = None,
+    shard: HostShard | None = None,
     state: State | str | int | None = None,
     decoders: Mapping[str, Decoder] | None = None,
     map: RecordFunction | Map | None = None,
@@ -196,8 +198,10 @@ def as_numpy(
     and errors are those of `readers.load`:
 
     Example:
-        >>> for batch in readers.as_numpy("shards/sensors", 64, batching="padded"):
-        ...     print(batch["signal"].shape)
+        >>> for batch in readers.as_numpy("shards/images", 48, split="train", shuffle=True):
+        ...     print(batch["image"].shape, batch["image"].dtype)
+        (48, 64, 64, 3) uint8
+        (48, 64, 64, 3) uint8
     """
     plan, options = plan_of(_arguments(locals()))
     return Batches(plan, options, ToArrays(plan.schema, options, transform), prefetch)
@@ -217,7 +221,7 @@ def torch_batches(
     seed: int | None = 0,
     repeat: int | None = 1,
     remainder: Remainder = "short",
-    shard: Shard | None = "auto",
+    shard: HostShard | None = "auto",
     state: State | str | int | None = None,
     decoders: Mapping[str, Decoder] | None = None,
     map: RecordFunction | Map | None = None,
@@ -271,7 +275,7 @@ def jax_batches(
     seed: int | None = 0,
     repeat: int | None = 1,
     remainder: Remainder = "drop",
-    shard: Shard | None = "auto",
+    shard: HostShard | None = "auto",
     state: State | str | int | None = None,
     decoders: Mapping[str, Decoder] | None = None,
     map: RecordFunction | Map | None = None,

@@ -40,6 +40,11 @@ def check(
         DatasetError: (a ValueError) There is no manifest, or a shard differs from it.
         FileNotFoundError: A file is missing.
         StoreError: (an OSError) A store still fails after several retries.
+
+    Example:
+        >>> result = readers.check("shards/sensors", records=100)
+        >>> result.fails("error")
+        False
     """
     return check_facts(facts_of(path_text(path), records, group_by), records, against)
 

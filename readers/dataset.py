@@ -188,6 +188,6 @@ def open(directory: str | os.PathLike[str]) -> Dataset:
     Example:
         >>> images = readers.open("shards/images")
         >>> images.classes["label"]
-        ('cat', 'dog')
+        ('rings', 'stripes')
     """
     return Dataset(path_text(directory), Manifest.read(directory))

@@ -18,7 +18,7 @@ _LOGGER = logging.getLogger("readers")
 Host = tuple[int, int]
 
 # The argument `shard` of a reader; a `tf.distribute.InputContext`, which has no type stubs, is accepted, too.
-Shard = Host | Literal["auto"]
+HostShard = Host | Literal["auto"]
 
 # Launchers set them for parts of one job and for separate programs, so they cause a warning and divide nothing. An
 # allocation without `srun` has SLURM_NTASKS, but no step.

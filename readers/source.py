@@ -78,7 +78,7 @@ class RecordSource:
     Example:
         >>> source = readers.RecordSource("shards/images", split="train")
         >>> len(source), source[17]["image"].shape
-        (8000, (224, 224, 3))
+        (96, (64, 64, 3))
     """
 
     def __init__(

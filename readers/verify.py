@@ -94,6 +94,11 @@ def verify(path: str | os.PathLike[str]) -> Verification:
     Raises:
         DatasetError: (a ValueError) There is no manifest, or it is damaged.
         StoreError: (an OSError) A store fails to deliver the manifest after several retries.
+
+    Example:
+        >>> verified = readers.verify("shards/sensors")
+        >>> verified.ok, verified.records, verified.problems
+        (True, 120, ())
     """
     directory, manifest, _ = open_generation(path_text(path))
     splits = manifest.splits.values()

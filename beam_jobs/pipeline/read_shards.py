@@ -114,6 +114,11 @@ class ReadShards(beam.PTransform):
     Raises:
         UsageError: When the pipeline is built: the dataset, the split or a feature does not exist.
         DataError: While it runs: a file is missing, or a record is damaged; the message names it.
+
+    Example:
+        >>> with beam.Pipeline() as pipeline:
+        ...     records = pipeline | ReadShards("shards/images", "train", ["label"])
+        ...     counts = records | beam.Map(lambda r: int(r["label"])) | beam.combiners.Count.PerElement()
     """
 
     def __init__(

@@ -93,7 +93,8 @@ class WriteShards(beam.PTransform):
     Args:
         directory: The path or URL of the dataset, on any Beam filesystem; new or empty.
         schema: The features of every record. A `key` feature is filled from the key.
-        num_shards, shard_size, splits, seed, max_rejects, overwrite, label_names, options: As for `write`.
+        num_shards, shard_size, splits, seed, max_rejects, overwrite, append, existing, label_names,
+            options: As for `write`.
 
     Raises:
         UsageError: Before the pipeline runs: an argument is wrong, or the directory is not free. While
@@ -105,7 +106,10 @@ class WriteShards(beam.PTransform):
     contains the name and the message of the error.
 
     Example:
-        pairs | WriteShards("shards/mine", schema=Schema({"x": Feature("float32", [64])}))
+        >>> schema = Schema({"x": Feature("float32", [64])})
+        >>> with beam.Pipeline() as pipeline:
+        ...     pairs = pipeline | beam.Create([("a", {"x": np.zeros(64, np.float32)})])
+        ...     manifest = pairs | WriteShards("shards/mine", schema)
     """
 
     def __init__(

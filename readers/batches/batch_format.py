@@ -207,6 +207,12 @@ class Padded(BatchFormat):
 
     Raises:
         ValueError: A value is not allowed.
+
+    Example:
+        >>> padded = readers.Padded(max_length=400, mask=True)
+        >>> batch = next(readers.as_numpy("shards/sensors", 40, batching=padded))
+        >>> batch["signal"].shape, batch["signal_mask"].shape
+        ((40, 400, 3), (40, 400))
     """
 
     batching = "padded"
@@ -222,6 +228,12 @@ class Ragged(BatchFormat):
 
     Raises:
         ValueError: A value is not allowed.
+
+    Example:
+        >>> ragged = readers.Ragged(max_length=400)
+        >>> batch = next(readers.as_numpy("shards/sensors", 40, batching=ragged))
+        >>> batch["signal"].shape, batch["signal"][0].shape[1]
+        ((40,), 3)
     """
 
     values: Any = field(default=None, init=False, repr=False)
@@ -244,6 +256,13 @@ class Packed(BatchFormat):
 
     Raises:
         ValueError: A value is not allowed.
+
+    Example:
+        >>> packed = readers.Packed(512)
+        >>> batches = readers.as_numpy("shards/text", 4, columns=["tokens"], batching=packed)
+        >>> batch = next(batches)
+        >>> batch["tokens"].shape, batch["tokens_segment_ids"].shape
+        ((4, 512), (4, 512))
     """
 
     mask: bool = field(default=False, init=False, repr=False)

@@ -40,6 +40,10 @@ class Order:
 
     Raises:
         ValueError: A value is not allowed, or `buffer` is given without `by="interleave"`.
+
+    Example:
+        >>> in_windows = readers.Order(by="interleave", buffer=10_000)
+        >>> batches = readers.as_numpy("shards/images", 32, split="train", shuffle=in_windows)
     """
 
     shuffle: bool = True

@@ -15,3 +15,7 @@ __all__ = [
     "Resize",
     "Skip",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

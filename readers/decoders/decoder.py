@@ -32,7 +32,7 @@ class Batch:
 
 
 class Decoder(ABC):
-    """Makes the value of a feature in each record from the stored bytes."""
+    """Makes the value of a feature in each record from the stored bytes: the base class of all decoders."""
 
     @property
     def moved(self) -> Sequence[str]:
@@ -70,7 +70,16 @@ def is_bytes(feature: Feature) -> bool:
 
 @dataclass(frozen=True)
 class Skip(Decoder):
-    """Leaves the bytes as they are stored."""
+    """Leaves the bytes of an encoded image as they are stored: a string.
+
+    Raises:
+        ValueError: When a reader opens the dataset, if the feature is not an encoded image.
+
+    Example:
+        >>> batches = readers.as_numpy("shards/photos", 32, decoders={"image": readers.decoders.Skip()})
+        >>> next(batches)["image"][0][:3]
+        b'\\xff\\xd8\\xff'
+    """
 
     def features(self, name: str, stored: Schema) -> dict[str, Feature]:
         """A string."""

@@ -30,6 +30,13 @@ class Map:
 
     Raises:
         ValueError: The function cannot be called, or a feature is not valid.
+
+    Example:
+        >>> def energy(record, key):
+        ...     return {"energy": np.square(record["signal"]).mean(0), "label": record["label"]}
+        >>> mapped = readers.Map(energy, {"energy": ("float32", [3]), "label": "int64"})
+        >>> next(readers.as_numpy("shards/sensors", 8, map=mapped))["energy"].shape
+        (8, 3)
     """
 
     function: RecordFunction

@@ -136,8 +136,10 @@ class RandomResizedCrop(_Resized):
         channels, with_boxes, box_order, with_masks: As for `Resize`, which raises the same errors.
 
     Example:
-        >>> crop = readers.decoders.RandomResizedCrop(224, flip=True, with_boxes="boxes")
-        >>> readers.load("shards/images", batch_size=64, shuffle=True, decoders={"image": crop})
+        >>> crop = readers.decoders.RandomResizedCrop(48, flip=True)
+        >>> batches = readers.as_numpy("shards/images", 32, decoders={"image": crop})
+        >>> next(batches)["image"].shape
+        (32, 48, 48, 3)
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -179,6 +181,11 @@ class CenterCrop(_Resized):
         fraction: The part of the largest window of this shape to take, above 0 and at most 1. 0.875 is
             the same as resizing the shorter side to 256 and cropping 224 pixels.
         channels, with_boxes, box_order, with_masks: As for `Resize`, which raises the same errors.
+
+    Example:
+        >>> crop = readers.decoders.CenterCrop((48, 32))
+        >>> next(readers.as_numpy("shards/images", 32, decoders={"image": crop}))["image"].shape
+        (32, 48, 32, 3)
     """
 
     fraction: float = 0.875
@@ -213,6 +220,11 @@ class Resize(_Resized):
     Raises:
         ValueError: An argument is not as described.
         ImportError: OpenCV or simplejpeg is not installed.
+
+    Example:
+        >>> small = readers.decoders.Resize(32)
+        >>> next(readers.as_numpy("shards/images", 32, decoders={"image": small}))["image"].shape
+        (32, 32, 32, 3)
     """
 
     def _view(self, image: tuple[int, int], draws: Sequence[float]) -> View:

@@ -123,6 +123,14 @@ class Manifest:
         base: Directories outside of the dataset's, relative to it or absolute, in which some of its shards are.
         families: Name -> the features in its shards, which lie next to those of the splits.
         operation: The command that made the generation: its `name`, and its options.
+
+    Raises:
+        DatasetError: (a ValueError) From `read`: the directory has no manifest, or a damaged one.
+
+    Example:
+        >>> manifest = readers.Manifest.read("shards/images")
+        >>> manifest.num_classes, manifest.splits["train"].records
+        (2, 96)
     """
 
     schema: Schema

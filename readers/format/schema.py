@@ -50,18 +50,23 @@ class Feature(Spec):
     """The dtype, shape and encoding of one feature.
 
     Attributes:
-        dtype: A key of `TENSORFLOW_DTYPES`, such as `"float32"` or `"string"`.
+        dtype: `"bool"`, `"string"`, `"int8"` to `"int64"`, `"uint8"` to `"uint64"`, `"float16"` to
+            `"float64"`, `"bfloat16"`, `"complex64"` or `"complex128"`.
         shape: The shape in one record, without a batch dimension. None is a size that varies
             between records. For `sequence`, the first dimension counts the arrays and the others
             are the shape of each; for `… steps`, the first dimension counts the steps.
-        encoding: How the value is stored, one of `ENCODINGS`. By default `text` for a single
-            string, `list` for a single number that an Example can hold natively, and `tensor` for
+        encoding: How the value is stored: `tensor`, `list`, `raw`, `zlib`, `zlib_shuffled`, `text`,
+            `jpeg`, `png`, `source` or `sequence`. By default `text` for a single string, `list` for a single number that an Example can hold natively, and `tensor` for
             everything else. `list steps` is a feature list of a SequenceExample whose steps are
             each encoded as `list`, and so on.
 
     Raises:
         ValueError: The dtype or the encoding is unknown, or dtype, encoding and shape do not fit
             together.
+
+    Example:
+        >>> readers.Feature("uint8", [None, None, 3], "jpeg").is_image
+        True
     """
 
     encoding: str = ""

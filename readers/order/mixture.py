@@ -35,7 +35,7 @@ class Mix:
         ValueError: There are no datasets, or a weight is not a number above 0.
 
     Example:
-        >>> mixed = readers.Mix({"shards/web": 3, "shards/books": 1})
+        >>> mixed = readers.Mix({"shards/images": 3, "shards/more_images": 1})
         >>> batches = readers.as_numpy(mixed, 64, shuffle=True)
     """
 

@@ -35,6 +35,14 @@ class State:
 
     Raises:
         ValueError: A value has the wrong type, a number is negative, or a held place was not read.
+
+    Example:
+        >>> batches = readers.as_numpy("shards/images", 32, split="train", shuffle=True)
+        >>> batch = next(batches)
+        >>> saved = batches.state().to_json()
+        >>> resumed = readers.as_numpy("shards/images", 16, split="train", shuffle=True, state=saved)
+        >>> resumed.state().place
+        32
     """
 
     epoch: int

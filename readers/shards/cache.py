@@ -45,6 +45,10 @@ class Cache:
 
     Raises:
         ValueError: The directory is not local, or the size is not valid.
+
+    Example:
+        >>> readers.Cache("/local/cache", "500GiB").size
+        536870912000
     """
 
     directory: str

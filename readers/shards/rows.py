@@ -32,8 +32,10 @@ class Rows:
             occurs twice, or `where` is wrong.
 
     Example:
-        >>> large = readers.Rows("shards/images", where="label == 'cat' and width >= 640")
-        >>> batches = readers.as_numpy(large, 64, shuffle=True)
+        >>> rings = readers.Rows("shards/images", where="label == 'rings'")
+        >>> batches = readers.as_numpy(rings, 16, split="train", shuffle=True)
+        >>> len(batches)
+        3
     """
 
     path: str | os.PathLike[str]

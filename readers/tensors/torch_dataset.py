@@ -20,7 +20,7 @@ from readers.batches.prefetch import prefetched
 from readers.batches.reading import batches_from
 from readers.batches.stream import described, open_batches
 from readers.format.decode.column import Allocator
-from readers.hosts import Shard, host_of
+from readers.hosts import HostShard, host_of
 from readers.order.state import State
 from readers.shards.plan import Plan
 
@@ -46,7 +46,7 @@ class TorchBatches(IterableDataset[Any]):
         self,
         plan: Plan,
         options: ReadOptions,
-        shard: Shard | None,
+        shard: HostShard | None,
         drawn: bool,
         transform: Transform | None,
         prefetch: int,

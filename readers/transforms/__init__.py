@@ -18,3 +18,7 @@ __all__ = [
     "to_float",
     "uniform",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

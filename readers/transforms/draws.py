@@ -17,6 +17,11 @@ def uniform(keys: Array, salt: str) -> Array:
 
     Raises:
         ValueError: `keys` is not a batch of integers.
+
+    Example:
+        >>> keys = np.array([5, 6])
+        >>> transforms.uniform(keys, "brightness").round(2)
+        array([0.22, 0.73], dtype=float32)
     """
     ops = operations_of(keys)
     return ops.float32(_bits(ops, keys, salt) // 256) * 2.0**-24
@@ -32,6 +37,10 @@ def below(keys: Array, salt: str, count: int | Array) -> Array:
 
     Raises:
         ValueError: `keys` is not a batch of integers.
+
+    Example:
+        >>> transforms.below(np.array([5, 6]), "quarter turns", 4)
+        array([0, 3])
     """
     ops = operations_of(keys, count)
     return _bits(ops, keys, salt) * ops.int64(count) // (1 << 32)

@@ -19,6 +19,13 @@ def to_float(images: Array) -> Array:
 
     Args:
         images: uint8, uint16 or floating point, a `tf.Tensor` or `np.ndarray` of any shape.
+
+    Raises:
+        ValueError: `images` has another dtype.
+
+    Example:
+        >>> transforms.to_float(np.array([0, 255], np.uint8))
+        array([0., 1.], dtype=float32)
     """
     return operations_of(images).to_float(images)
 
@@ -34,6 +41,13 @@ def random_flip(images: Array, keys: Array, *, up_down: bool = False, salt: str 
 
     Raises:
         ValueError: `images` is not a batch of images.
+
+    Example:
+        >>> def augment(batch, keys):
+        ...     return {**batch, "image": transforms.random_flip(batch["image"], keys)}
+        >>> batches = readers.as_numpy("shards/images", 32, shuffle=True, transform=augment)
+        >>> next(batches)["image"].shape
+        (32, 64, 64, 3)
     """
     ops = operations_of(images, keys)
     images = ops.checked_batch(images)
@@ -59,6 +73,11 @@ def random_crop(
         ValueError: `images` is not a batch of images, `size` is not two positive numbers,
             `padding` is negative, or the images are known to be smaller than the crop.
         tf.errors.InvalidArgumentError: When run, if tensors of unknown size are smaller than the crop.
+
+    Example:
+        >>> images, keys = np.zeros((8, 64, 64, 3), np.uint8), np.arange(8)
+        >>> transforms.random_crop(images, keys, (56, 56)).shape
+        (8, 56, 56, 3)
     """
     ops = operations_of(images, keys)
     images, size = ops.checked_batch(images), _height_width(size)

@@ -25,6 +25,9 @@ class Moments:
 
     Raises:
         ValueError: A number is not finite, a deviation is not above 0, or `mean` and `std` differ in length.
+
+    Example:
+        >>> of_imagenet = transforms.Moments((123.7, 116.3, 103.5), (58.4, 57.1, 57.4), "uint8")
     """
 
     mean: tuple[float, ...]
@@ -68,7 +71,9 @@ class Moments:
 
         Example:
             >>> manifest = readers.Manifest.read("shards/sensors")
-            >>> moments = Moments.of(manifest, "train", "signal")
+            >>> moments = transforms.Moments.of(manifest, "train", "signal")
+            >>> len(moments.mean)
+            3
         """
         stored = manifest.schema.select([feature])[feature]
         figures = manifest.split(split).statistics.get(feature)
@@ -122,6 +127,11 @@ def normalize(values: Array, moments: Moments, mask: Array | None = None) -> Arr
 
     Raises:
         ValueError: `values` has another dtype or another number of channels than `moments`.
+
+    Example:
+        >>> moments = transforms.Moments((10.0,), (2.0,), "float32")
+        >>> transforms.normalize(np.array([8, 10, 14], np.float32), moments)
+        array([-1.,  0.,  2.], dtype=float32)
     """
     ops = operations_of(values, mask)
 

@@ -120,6 +120,12 @@ class Recording(NamedTuple):
         channels: Name -> the names of the channels of an array [time, channels], if the file states them.
         units: Name -> the unit of each channel, "" if unknown.
         array: The name in the file of the only array, `signal`; "" if it has none.
+
+    Example:
+        >>> def read(data, options):  # --reader MODULE:read
+        ...     return Recording({"signal": np.frombuffer(data, ">i2")[:, None]}, rate=500.0)
+        >>> read(bytes(8), ReadOptions()).arrays["signal"].shape
+        (4, 1)
     """
 
     arrays: dict[str, np.ndarray]
