@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from textwrap import wrap
 from types import GenericAlias
 from types import SimpleNamespace as Namespace
 from typing import Any
@@ -61,6 +62,7 @@ html_sidebars = {
     ]
 }
 myst_heading_anchors = 4
+copybutton_prompt_text, copybutton_prompt_is_regexp = r">>> |\.\.\. ", True
 nb_execution_mode = "off"  # A test executes them.
 
 autodoc_member_order = "bysource"
@@ -203,17 +205,25 @@ def _docstring(
 
 def _commands() -> str:
     """The help of all commands."""
-    parts = ["", _block("--help")]
+    parts = ["", f"```text\n{_help('--help')}\n```\n"]
     for name, text in {**COMMANDS, **CHANGES, **beam_shards.READERS}.items():
         flags = "--help-all" if name in COMMANDS else "--help"
-        parts += [f"## {name}", "", f"{text[0].upper()}{text[1:]}.", "", _block(name, flags)]
+        usage, examples, rest = _EXAMPLES.split(f"{_help(name, flags)}\n", maxsplit=1)
+        lines = [wrap(line.strip(), 88, break_on_hyphens=False) for line in examples.splitlines()]
+        typed = "\n".join(" \\\n    ".join(line) for line in lines)
+        parts += [f"## {name}", "", f"{text[0].upper()}{text[1:]}.", ""]
+        parts += [f"```bash\n{typed}\n```\n", f"```text\n{usage}{rest.rstrip()}\n```\n"]
     return "\n".join(parts)
 
 
-def _block(*arguments: str) -> str:
-    """A block with the output of a command."""
+# The examples in the help of a command.
+_EXAMPLES = re.compile(r"\nexamples?:\n((?:  .*\n)+)")
+
+
+def _help(*arguments: str) -> str:
+    """The help of a command."""
     shown, command = io.StringIO(), ["beam-shards", *arguments]
-    width = mock.patch.dict(os.environ, {"COLUMNS": "84"})
+    width = mock.patch.dict(os.environ, {"COLUMNS": "96"})
     with width, mock.patch.object(sys, "argv", command), contextlib.redirect_stdout(shown):
         try:
             code = beam_shards.main()
@@ -221,4 +231,4 @@ def _block(*arguments: str) -> str:
             code = int(error.code or 0)
     if code or not shown.getvalue():
         raise RuntimeError(f"{' '.join(command)} ends with exit code {code}")
-    return f"```text\n{shown.getvalue().rstrip()}\n```\n"
+    return shown.getvalue().rstrip()

@@ -160,6 +160,21 @@ _COMMANDS = {
 }
 
 
+# Command -> how it may be typed.
+_EXAMPLES = {
+    "info": "info shards/photos",
+    "head": "head shards/photos --split val -n 5",
+    "verify": "verify shards/photos",
+    "check": "check shards/photos --group_by column:subject --fail_on warning",
+    "report": "report shards/photos --output photos.html",
+    "card": "card shards/photos --license CC-BY-4.0",
+    "files": "files shards/photos --split train",
+    "log": "log shards/photos",
+    "diff": "diff shards/photos@1 shards/photos --keys",
+    "bench": "bench shards/photos --step 120ms --decoders image=RandomResizedCrop:224",
+}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="beam-shards",
@@ -169,7 +184,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"beam-shards {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers = {
-        name: commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        name: commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.\n\nexample:\n  beam-shards {_EXAMPLES[name]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         for name, text in _COMMANDS.items()
     }
     for name, command in parsers.items():

@@ -25,6 +25,20 @@ CHANGES = {
 }
 
 
+# Command -> how it may be typed.
+EXAMPLES = {
+    "columns": "columns shards/photos --table clip.parquet --key path --extra_features clip:float32[512]",
+    "compact": "compact shards/photos",
+    "delete": "delete shards/photos --where 'len(boxes) == 0'",
+    "expire": "expire shards/photos --keep 3",
+    "index": "index old/*.tfrecord --output shards/old",
+    "merge": "merge shards/photos shards/more --output shards/all",
+    "purge": "purge shards/photos --keys withdrawn.txt",
+    "select": "select shards/photos --where \"label == 'cat'\" --output shards/cats",
+    "tag": "tag shards/photos paper",
+}
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports a mistake as a `UsageError` of one line."""
 
@@ -41,7 +55,12 @@ def change(arguments: Sequence[str]) -> str:
         OSError: A file cannot be read or written.
     """
     name = arguments[0]
-    parser = Parser(prog=f"beam-shards {name}", description=f"To {CHANGES[name]}.")
+    text = f"{CHANGES[name][0].upper()}{CHANGES[name][1:]}."
+    parser = Parser(
+        prog=f"beam-shards {name}",
+        description=f"{text}\n\nexample:\n  beam-shards {EXAMPLES[name]}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     if name != "index":
         parser.add_argument("directory", metavar="DIR", help="the dataset's directory")
     _add_arguments(parser, name)

@@ -93,8 +93,8 @@ class WriteShards(beam.PTransform):
     Args:
         directory: The path or URL of the dataset, on any Beam filesystem; new or empty.
         schema: The features of every record. A `key` feature is filled from the key.
-        num_shards, shard_size, splits, seed, max_rejects, overwrite, append, existing, label_names,
-            options: As for `write`.
+        num_shards, shard_size, splits, seed, max_rejects, overwrite: As for `write`.
+        append, existing, label_names, options: As for `write`.
 
     Raises:
         UsageError: Before the pipeline runs: an argument is wrong, or the directory is not free. While

@@ -21,6 +21,7 @@ import pytest
 import readers
 from beam_jobs.__main__ import main as beam_jobs_main
 from beam_jobs.changes.command import CHANGES
+from beam_jobs.cli.parser import COMMANDS
 from beam_shards import READERS
 from examples.samples import make_samples
 from readers.__main__ import main as readers_main
@@ -148,6 +149,17 @@ def unknown_flags(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_flags_in_the_commands_of_a_page_exist(page):
     assert [(words, unknown) for words in commands(page) if (unknown := unknown_flags(words))] == []
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *CHANGES, *READERS])
+def test_the_help_of_a_command_begins_with_an_example_whose_flags_exist(command, capsys):
+    run = readers_main if command in READERS else beam_jobs_main
+    with contextlib.suppress(SystemExit):
+        run([command, "--help"])
+    (shown,) = re.findall(r"\n\nexamples?:\n((?:  beam-shards .*\n)+)", capsys.readouterr().out)
+    for words in map(shlex.split, shown.splitlines()):
+        assert words[1] == command and len(words) > 2
+        assert unknown_flags(words) == []
 
 
 def test_a_flag_that_does_not_exist_is_found():
