@@ -125,7 +125,7 @@ class DatasetFlags(Flags):
     map: str = flag(
         "",
         "a function (features, info) -> features that changes each record, after windows and resampling; its "
-        "module is a .py file in the current folder, or installed here and on every worker. See docs/write/inputs.md",
+        "module is a .py file in the current folder, or installed here and on every worker. See docs/write/functions.md",
         unset="the features of the job",
         metavar="MODULE:FUNCTION",
     )

@@ -61,7 +61,7 @@ _JOBS = {
     "images": _Job(
         "a record is an image",
         "Images of all common formats, in folders, archives or tables, with labels, boxes, masks and captions "
-        "(docs/write/inputs.md lists formats).",
+        "(docs/write/images.md lists formats).",
         (
             "images --input photos/ --output shards/photos --image_size 224x224 --splits train=0.9,val=0.1",
             "images --table photos.csv --label column:species --output shards/photos --folds 5 --stratify",
@@ -82,7 +82,7 @@ _JOBS = {
     ),
     "sensors": _Job(
         "a record is a recording [time, ...], or a window of one",
-        "Recordings: audio, .csv and other tables, .npy, .h5, .mat, .edf and more (docs/write/inputs.md lists formats).",
+        "Recordings: audio, .csv and other tables, .npy, .h5, .mat, .edf and more (docs/write/sensors.md lists formats).",
         (
             "sensors --input runs/ --output shards/runs --window 2s --resample 50Hz --group_by 'subject(\\d+)'",
             "sensors --input 'clips/*/*.wav' --output shards/clips --label parent --splits train=0.9,val=0.1",

@@ -170,11 +170,13 @@ def test_a_flag_that_does_not_exist_is_found():
     assert unknown_flags(shlex.split("beam-shards head DIR --splits a")) == ["--splits"]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/write/writing.md", "docs/write/inputs.md"])
-def test_the_flags_in_the_text_of_a_page_exist(name):
-    prose = re.sub(
-        r"^ *```.*?^ *```$", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.M | re.S
-    )
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", *sorted((ROOT / "docs/write").glob("*.md"))],
+    ids=lambda page: page.name,
+)
+def test_the_flags_in_the_text_of_a_page_exist(page):
+    prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     named = {
         flag for code in re.findall(r"`([^`]+)`", prose) for flag in re.findall(r"--\w+", code)
     }

@@ -26,7 +26,7 @@ ARCHIVES = {".tar", ".zip", ".gz", ".tgz"}
 # Larger files show nothing that smaller ones do not.
 MAX_BYTES, MAX_PIXELS = 100_000, 89_478_485
 
-# The formats of docs/write/inputs.md by Pillow's names.
+# The formats of docs/write/images.md by Pillow's names.
 FORMATS = {
     *("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "JPEG2000", "AVIF", "PPM", "ICO"),
     *("QOI", "DDS", "SGI", "TGA"),
@@ -54,7 +54,7 @@ KNOWN = {
 
 
 def of_pillow(path):
-    """RGB pixels as docs/write/inputs.md describes them, by other means than the job's; None for a reject."""
+    """RGB pixels as docs/write/images.md describes them, by other means than the job's; None for a reject."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -266,7 +266,7 @@ def test_other_audio_is_what_soundfile_reads(kind, name, subtype, dtype):
 @pytest.mark.parametrize("cut", [1, 1500, 20_000])
 def test_audio_that_is_cut_is_rejected_where_the_library_notices(kind, cut, monkeypatch):
     data = SOUND_FILES[kind][:-cut]
-    # docs/write/inputs.md names these.
+    # docs/write/sensors.md names these.
     blind = kind in ("mp3", "caf") and cut == 1
     if not blind:
         assert rejected(kind, data).startswith(f"not a whole .{kind} file: ")

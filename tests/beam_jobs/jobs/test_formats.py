@@ -151,8 +151,8 @@ def written(suffix: str) -> bytes:
 
 
 def table(heading: str) -> list[list[str]]:
-    """The cells of the rows of a table in docs/write/inputs.md."""
-    _, _, after = (ROOT / "docs/write/inputs.md").read_text().partition(f"{heading}\n")
+    """The cells of the rows of a table in docs/write/sensors.md."""
+    _, _, after = (ROOT / "docs/write/sensors.md").read_text().partition(f"{heading}\n")
     rows = itertools.takewhile(lambda line: line.startswith("|"), after.splitlines()[1:])
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 

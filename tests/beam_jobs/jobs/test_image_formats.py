@@ -1,4 +1,4 @@
-"""The formats of images: the table in docs/write/inputs.md, made by reading one file of each."""
+"""The formats of images: the table in docs/write/images.md, made by reading one file of each."""
 
 import dataclasses
 import io
@@ -152,9 +152,9 @@ def test_the_tables_in_the_docs_are_what_files_of_each_format_give():
         names.setdefault(marks, []).append(name)
     found += [f"| {', '.join(alike)} | {marks}" for marks, alike in names.items()]
     refused = ["| not read | the reject |", "|---|---|", *refused_rows()]
-    docs = (ROOT / "docs/write/inputs.md").read_text(encoding="utf-8")
+    docs = (ROOT / "docs/write/images.md").read_text(encoding="utf-8")
     for table in (found, refused):
-        assert "\n".join(table) in docs, "put this into docs/write/inputs.md:\n" + "\n".join(table)
+        assert "\n".join(table) in docs, "put this into docs/write/images.md:\n" + "\n".join(table)
 
 
 @pytest.mark.parametrize("compression", ["jpeg", "tiff_lzw", "tiff_adobe_deflate"])

@@ -1,4 +1,4 @@
-"""Makes the table of formats of texts and tables in docs/write/inputs.md, from one file of each."""
+"""Makes the table of formats of texts and tables in docs/write/text.md, from one file of each."""
 
 import bz2
 import gzip
@@ -18,7 +18,7 @@ from beam_jobs.sources.labels import Labels
 from beam_jobs.sources.source import Source
 from beam_jobs.sources.table_inputs import TableInputs
 
-DOCS = Path(__file__).parents[3] / "docs/write/inputs.md"
+DOCS = Path(__file__).parents[3] / "docs/write/text.md"
 
 BEGIN, END = "<!-- formats: made by test_formats_of_tables.py -->\n", "<!-- end of formats -->\n"
 
@@ -120,4 +120,4 @@ def test_the_docs_have_the_table_of_formats(tmp_path):
     _, begin, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
     stated, end, _ = rest.partition(END)
     assert begin and end
-    assert stated == made, f"docs/write/inputs.md should have:\n{made}"
+    assert stated == made, f"docs/write/text.md should have:\n{made}"
