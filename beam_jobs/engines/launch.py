@@ -217,7 +217,7 @@ def how_to_run(path: str) -> str:
     """The commands that run the job in a jar, which the job service wrote instead of running it."""
     jar = shlex.quote(path)
     # A classpath, because `flink run` does not find the job in a jar whose classes Flink has loaded
-    # from its own folder, where docs/deploy/engines.md puts Beam's.
+    # from its own folder, where docs/deploy/flink.md puts Beam's.
     flink = f'java -cp "$FLINK_HOME/lib/*:"{jar} org.apache.beam.runners.flink.FlinkPipelineRunner'
     return f"on Flink: {flink}\non Spark: spark-submit --master $SPARK_MASTER {jar}"
 
