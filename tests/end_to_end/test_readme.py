@@ -35,7 +35,7 @@ PARSE_ONLY = "<!-- test: parse only -->"
 
 # Pages whose blocks run in order, each page in a folder with only the sample inputs.
 RUN = ("README.md", *(f"docs/write/{name}.md" for name in ("images", "text", "sensors", "tables")))
-RUN += ("docs/write/functions.md", "docs/write/tfrecords.md")
+RUN += ("docs/write/functions.md", "docs/write/tfrecords.md", "docs/check/checks.md")
 
 # Flags of Flink's job server, which Beam's Python options do not declare.
 JOB_SERVER = {"--parallelism"}
