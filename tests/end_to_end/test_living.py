@@ -26,7 +26,6 @@ def test_the_commands_about_datasets_that_live_run(tmp_path):
     variables = {**os.environ, "PATH": programs, "PYTHONPATH": str(ROOT)}
     for page, first, rest in [
         ("write/writing.md", "## Jobs", "## Datasets that live"),
-        ("read/reading.md", "", "## Parts of a dataset"),
     ]:
         ran = 0
         for heading in filter(None, (first, rest)):

@@ -328,7 +328,7 @@ def test_a_map_of_tensors_is_refused_with_its_cure(photos, schema):
 
 
 def test_functions_of_tensors_are_mapped_over_batches_or_records(photos):
-    """As docs/read/reading.md says."""
+    """As docs/read/augmentation.md says."""
 
     def doubled(record):
         return {**record, "tokens": tf.repeat(record["tokens"], 2)}

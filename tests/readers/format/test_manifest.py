@@ -756,7 +756,7 @@ def test_a_file_with_another_checksum_than_the_manifest_states_is_refused():
 
 
 def test_words_are_without_the_punctuation_of_ascii():
-    """As docs/read/reading.md says."""
+    """As docs/read/augmentation.md says."""
     assert {*manifest.PUNCTUATION} == {*string.punctuation.encode()}
 
 
