@@ -117,8 +117,8 @@ def load(
             epoch and the record's position (with `interleave`, also on the host), so a resumed run
             augments in the same way. `readers.transforms` has functions for it.
         on_corrupt ("raise"): `raise`, or `skip`, which replaces a record that fails its checksum with
-            the next good one; with buckets or packing it is left out. Skipped records are logged
-            (logger `readers`).
+            the next good one: with buckets of the same bucket, in packed rows one that is not longer.
+            Skipped records are logged (logger `readers`).
         cache (None): `readers.Cache("/local/cache", "500GiB")` keeps whole shards of an object store on
             a local disk. None reads the records from the store.
 
@@ -304,7 +304,7 @@ def jax_batches(
     All other arguments and errors are those of `readers.load`:
 
     Example:
-        >>> sharding = NamedSharding(jax.make_mesh((8,), ("data",)), PartitionSpec("data"))
+        >>> sharding = NamedSharding(Mesh(jax.devices(), ("data",)), PartitionSpec("data"))
         >>> for batch in readers.jax_batches("shards/images", 64, sharding=sharding):
         ...     state = train_step(state, batch)
     """

@@ -37,7 +37,9 @@ def run(block: Block, folder: Path) -> str:
     }
     program = {"bash": ["bash", "-euo", "pipefail"], "python": ["python"]}[block.language]
     command = [*program, "-c", block.text]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, f"{block.text}\n{done.stderr[-3000:]}"
     return done.stdout
 
