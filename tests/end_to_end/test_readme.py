@@ -52,16 +52,21 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """The blocks of a page in order; a `text` block is the output of the block before it."""
+    return blocks_in(page.read_text(encoding="utf-8"))
+
+
+def blocks_in(text: str) -> list[Block]:
+    """The blocks of a page's text."""
     found: list[Block] = []
     fence = re.compile(
         rf"(?P<only>{PARSE_ONLY}\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.M | re.S
     )
-    for match in fence.finditer(page.read_text(encoding="utf-8")):
-        language, text = match["language"], match["text"]
+    for match in fence.finditer(text):
+        language, code = match["language"], match["text"]
         if language == "text" and found:
-            found[-1] = found[-1]._replace(output=text)
+            found[-1] = found[-1]._replace(output=code)
         else:
-            found.append(Block(language, text, bool(match["only"]), None))
+            found.append(Block(language, code, bool(match["only"]), None))
     return found
 
 
