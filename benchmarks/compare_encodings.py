@@ -3,7 +3,7 @@
     python benchmarks/compare_encodings.py --json results.json
     python benchmarks/compare_encodings.py --datasets pictures --runs 1
 
-The tables of docs/write/encodings.md. Each run writes every dataset with the command line, and reads it in a random order with
+The tables of docs/internals/figures.md. Each run writes every dataset with the command line, and reads it in a random order with
 all columns: with `as_numpy`, and with `load` in a `tf.function`, on two cores with a warm page cache. The rate of writing
 leaves out the start and the listing. The inputs are
 

@@ -97,7 +97,7 @@ def unused_classes(manifest: Manifest, feature: str) -> str:
         return ""
     return (
         f"{first_names(unused, _MAX_LABELS)}: no record has these, of {len(names):,} labels; each keeps its "
-        "id (docs/write/writing.md#labels-and-keys)"
+        "id (docs/write/labels.md)"
     )
 
 

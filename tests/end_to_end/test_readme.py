@@ -34,8 +34,18 @@ JOBS = ("images", "text", "sensors", "reshard")
 PARSE_ONLY = "<!-- test: parse only -->"
 
 # Pages whose blocks run in order, each page in a folder with only the sample inputs.
-RUN = ("README.md", *(f"docs/write/{name}.md" for name in ("images", "text", "sensors", "tables")))
-RUN += ("docs/write/functions.md", "docs/write/tfrecords.md", "docs/check/checks.md")
+WRITE = (
+    "images",
+    "text",
+    "sensors",
+    "tables",
+    "functions",
+    "tfrecords",
+    "jobs",
+    "splits",
+    "living",
+)
+RUN = ("README.md", *(f"docs/write/{name}.md" for name in WRITE), "docs/check/checks.md")
 
 # Flags of Flink's job server, which Beam's Python options do not declare.
 JOB_SERVER = {"--parallelism"}

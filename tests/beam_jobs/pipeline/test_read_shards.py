@@ -306,8 +306,8 @@ def test_a_dataset_in_a_store_is_read_by_ranges(s3, tmp_path, monkeypatch):
 
 def test_the_examples_of_the_page_run_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/write/writing.md").read_text(encoding="utf-8")
-    section = page[page.index("## Your own PCollection") :]
+    page = (ROOT / "docs/write/python.md").read_text(encoding="utf-8")
+    section = page[page.index("## From a Beam pipeline") :]
     blocks = re.findall(r"```python\n(.*?)```", section, re.S)
     assert "WriteShards(" in blocks[0] and "ReadShards(" in blocks[1]
     for block in blocks[:2]:

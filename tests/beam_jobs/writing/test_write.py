@@ -356,7 +356,7 @@ def test_the_program_of_the_docs_runs(tmp_path):
     make_samples(tmp_path / "sample_data" / "inputs")
     (text,) = [
         block.text
-        for block in blocks(ROOT / "docs/write/writing.md")
+        for block in blocks(ROOT / "docs/write/python.md")
         if block.language == "python" and "import Feature, Schema, write\n" in block.text
     ]
     (tmp_path / "program.py").write_text(text)
