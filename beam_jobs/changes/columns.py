@@ -18,7 +18,7 @@ from beam_jobs.changes.choice import places_of
 from beam_jobs.dataset.changes import Change, changing
 from beam_jobs.dataset.family import write_shard
 from beam_jobs.engines.pool import Pool, call_pickled
-from beam_jobs.errors import RejectError, UsageError
+from beam_jobs.errors import RejectError, UsageError, did_you_mean
 from beam_jobs.jobs.images.pixels import compressed
 from beam_jobs.packages import versions
 from beam_jobs.records.mapping import Mapper, load_function, parse_map_schema
@@ -54,7 +54,11 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
 def _dropped(change: Change, name: str) -> str:
     families, splits = dict(change.parent.families), dict[str, Split]()
     if name not in families:
-        raise UsageError(f"--drop {name}: the families are {', '.join(families) or 'none'}")
+        hint = did_you_mean(name, families)
+        raise UsageError(
+            f"--drop {name}: no features were added under this name; those that were: "
+            f"{', '.join(families) or 'none'}{hint}"
+        )
     dropped = families.pop(name)
     for each, split in change.parent.splits.items():
         shards = {n: some for n, some in split.families.items() if n != name}

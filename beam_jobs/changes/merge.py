@@ -63,10 +63,9 @@ def _difference(one: Manifest, other: Manifest) -> str:
     """What differs in two datasets that cannot be one; empty if nothing does."""
     if "select" in (one.operation.get("name"), other.operation.get("name")):
         return "other statistics, because one is a subset (compact it before),"
-    for name in {**one.schema, **other.schema}:
-        ours, theirs = (each.schema.get(name, "missing") for each in (one, other))
-        if ours != theirs:
-            return f"another feature {name!r} ({theirs}, not {ours})"
+    if different := one.schema.difference(other.schema):
+        return f"another feature {different}"
+    for name in one.schema:
         if one.meaning(name) != other.meaning(name):
             return f"other classes, tokens, channels, units or rates of feature {name!r}"
     for what in ("seed", "names"):

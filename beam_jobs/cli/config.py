@@ -140,7 +140,9 @@ def _job(path: str, typed: str, stated: str) -> str:
             f"--config {path}: expected a job, {', '.join(jobs)}: add a line such as job: images{found}"
         )
     if stated not in ("", job):
-        raise UsageError(f"{path}: it is for the job {stated}, and the command is {job}")
+        raise UsageError(
+            f"{path}: it is for the job {stated}, and the command is {job}; type {stated}, or name another one"
+        )
     return job
 
 

@@ -220,8 +220,9 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
             found.append(rest.pop())
         return found
 
+    before: Flag | None = None
     while rest:
-        argument = rest.pop()
+        argument, last, before = rest.pop(), before, None
         given, equals, text = argument.partition("=")
         name = given.removeprefix("--").replace("-", "_") if given.startswith("--") else ""
         if flag := declared.get(name):
@@ -229,6 +230,7 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
             found = [text] if equals else values(most)
             _check_number(flag, argument, found)
             texts[name] = [*texts.get(name, []), *found]
+            before = flag
         elif jobs := [other for other, flags in declared_flags().items() if name in flags]:
             raise UsageError(f"--{name} is for {' and '.join(jobs)}, not for {job}")
         elif name in BEAM_VALUES:
@@ -239,7 +241,7 @@ def _sorted(job: str, arguments: Sequence[str]) -> tuple[dict[str, list[str]], l
             # Other runners may have flags that only their job server knows.
             beam += [argument, *values(0 if equals else 1)]
         else:
-            raise UsageError(_unknown(job, argument))
+            raise UsageError(_unknown(job, argument, last))
     return texts, beam
 
 
@@ -260,11 +262,16 @@ def _elsewhere(arguments: Sequence[str]) -> bool:
     return bool(named) and "direct" not in named[-1].lower()
 
 
-def _unknown(job: str, first: str) -> str:
-    """An error about an unknown argument, with a guess at what was meant."""
+def _unknown(job: str, first: str, last: Flag | None) -> str:
+    """An error about an unknown argument, with a guess at what was meant; `last` is the flag before it."""
     declared = declared_flags()[job]
     if _VALUE.match(first):
-        return f"unknown argument {first}: a value follows its flag, as in --input {first}"
+        most = (
+            f"--{last.name} takes {'one' if last.metavar else 'no'} value: any other"
+            if last
+            else "a value"
+        )
+        return f"unknown argument {first}: {most} follows its flag, as in --input {first}"
     everyday = sorted(declared, key=lambda name: not declared[name].everyday)
     name = first.partition("=")[0].strip("-").replace("-", "_")
     hint = did_you_mean(name, [*everyday, *sorted(BEAM_VALUES | BEAM_SWITCHES)], before="--")

@@ -106,7 +106,12 @@ def changing(
         DataError: A file of the dataset is missing, or the disk is full.
     """
     directory = resolve(directory)
-    before = state_of(directory, in_place)  # Raises an error for foreign files.
+    try:
+        before = state_of(directory, in_place)  # Raises an error for foreign files.
+    except UsageError:
+        if first is None:
+            open_generation(directory)  # Its error is better if there is no dataset.
+        raise
     finish_interrupted(before)
     known = before.manifest
     if first and known and known.operation != operation:

@@ -219,7 +219,8 @@ def _appending(output: Output, append: Append, parent: Manifest) -> Output:
     found = renamed_schema(output.schema, output.feature_names)
     if found and found != parent.schema:
         raise UsageError(
-            f"{place} has the features {parent.schema}, but these records have {found}"
+            f"the records have other features than {place}, the first is {parent.schema.difference(found)}; write "
+            "them with the same flags, or to another directory"
         )
     if output.placement.splits.names != tuple(parent.splits):
         raise UsageError(f"{place} has the splits {', '.join(parent.splits)}")

@@ -74,7 +74,7 @@ def _of_both(
     """
     if (both := renamed_schema(schema, output.feature_names)) != before.schema:
         raise DataError(
-            f"the dataset has the features {before.schema}, but these records have {both}"
+            f"the records have other features than the dataset, the first is {before.schema.difference(both)}"
         )
     found = {}
     for number, split in enumerate(before.splits.values()):

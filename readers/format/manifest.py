@@ -611,6 +611,12 @@ def _without_manifest(directory: str) -> str:
     on_disk = is_local(directory)
     if on_disk and not os.path.exists(directory):
         return f"{directory}: no such directory"
+    if on_disk and os.path.isfile(directory) and os.path.basename(directory) != MANIFEST:
+        above = [str(folder) for folder in Path(directory).parents if (folder / MANIFEST).exists()]
+        return (
+            f"{directory} is a file: expected the directory of a dataset{f', {above[0]}' if above else ''}; or, "
+            "in Python, set schema= to read TFRecord files without a manifest"
+        )
     if os.path.basename(directory) == MANIFEST:
         return f"{directory} is a file: name its folder, {os.path.dirname(directory) or '.'}"
     message = (

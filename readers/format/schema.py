@@ -81,7 +81,9 @@ class Feature(Spec):
         try:
             shape = tuple(None if d is None else operator.index(d) for d in self.shape)
         except TypeError:
-            raise ValueError(f"shape {self.shape!r}: expected a list of sizes and None") from None
+            raise ValueError(
+                f"shape {self.shape!r}: expected a list of sizes, such as [28, None]"
+            ) from None
         object.__setattr__(self, "shape", shape)
         if not isinstance(self.dtype, str):
             raise ValueError(f"dtype {self.dtype!r}: expected a name such as 'float32'")
@@ -325,6 +327,14 @@ class Schema(Mapping[str, Feature]):
         if unknown:
             raise ValueError(f"unknown feature {unknown[0]!r}: the dataset has {', '.join(self)}")
         return Schema({name: self[name] for name in names})
+
+    def difference(self, other: Mapping[str, Feature]) -> str:
+        """The first feature that differs in another schema, as in `'x' (missing, not float32 [3])`; empty without one."""
+        for name in {**self._features, **other}:
+            ours, theirs = (each.get(name, "missing") for each in (self._features, other))
+            if ours != theirs:
+                return f"{name!r} ({theirs}, not {ours})"
+        return ""
 
     def to_json(self) -> dict[str, Any]:
         """The schema as JSON values, for the manifest."""

@@ -163,6 +163,10 @@ def test_classes_are_shown_with_their_names():
     [
         (("info", "{tmp}/nowhere"), "nowhere: no such directory"),
         (("head", "{tmp}"), "no manifest.json here"),
+        (
+            ("info", "{data}/train-00000-of-00004.tfrecord"),
+            "is a file: expected the directory of a dataset, {data}; or",
+        ),
         (("head", "{data}", "--split", "dev"), "unknown split 'dev': the dataset has train, val"),
         (("head", "{data}", "--split", "train["), "expected one of the forms"),
         (("head", "{data}", "-n", "0"), "-n 0: expected a number of at least 1"),
@@ -175,7 +179,7 @@ def test_a_mistake_gives_one_line_and_exit_code_2(dataset, tmp_path, capsys, arg
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert message in err
+    assert message.format(data=dataset) in err
 
 
 def test_an_invalid_command_gives_exit_code_2(capsys):

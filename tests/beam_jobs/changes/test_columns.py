@@ -247,7 +247,7 @@ def other(record, info):
         ),
         (["--name", "more", "--table", "T"], "--table needs --key"),
         (["--name", "more"], "one of the arguments --table --map --drop is required"),
-        (["--drop", "more"], "the families are none"),
+        (["--drop", "more"], "under this name; those that were: none"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, capsys, flags, words):

@@ -388,3 +388,9 @@ def test_a_missing_file_of_the_user_is_a_mistake_and_a_missing_shard_is_named(
         assert (
             f"{shard}: the manifest lists this shard, but it is missing" in capsys.readouterr().err
         )
+
+
+def test_a_folder_of_other_files_is_not_a_dataset(tmp_path):
+    (tmp_path / "cat.jpg").touch()
+    with pytest.raises(readers.DatasetError, match=r"no manifest\.json here"):
+        compact(str(tmp_path))

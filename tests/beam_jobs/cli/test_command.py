@@ -103,7 +103,9 @@ REFUSALS = [
         "unknown argument --qqq; beam-shards images --help-all lists all flags",
     ),
     ("images -i photos", "unknown argument -i; did you mean --input?"),
-    (IMAGES + "more", "unknown argument more: a value follows its flag, as in --input more"),
+    ("images more x", "unknown argument more: a value follows its flag, as in --input more"),
+    (IMAGES + "more", "--output takes one value: any other follows its flag, as in --input more"),
+    (IMAGES + "--stratify yes", "unknown argument yes: --stratify takes no value: any other foll"),
     (RESHARD + "--table x.csv", "--table is for images and text and sensors, not for reshard"),
     (SENSORS + "--image_size=3x3", "--image_size is for images, not for sensors"),
     # Flags of every job: output, seed, splits, shards.

@@ -664,14 +664,9 @@ def test_the_error_for_a_damaged_generation_begins_with_its_path(tmp_path, name)
         assert str(caught.value).startswith(f"{damaged}: ")
 
 
-@pytest.mark.parametrize("where", ["local", "memory", "a file"])
+@pytest.mark.parametrize("where", ["local", "memory"])
 def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
-    (tmp_path / "file").write_bytes(b"")
-    directory = {
-        "local": str(tmp_path),
-        "memory": f"memory://{uuid.uuid4().hex}",
-        "a file": str(tmp_path / "file"),
-    }[where]
+    directory = {"local": str(tmp_path), "memory": f"memory://{uuid.uuid4().hex}"}[where]
     with pytest.raises(DatasetError) as caught:
         Manifest.read(directory)
     assert str(caught.value) == (
@@ -683,6 +678,21 @@ def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
 def test_a_missing_directory_is_called_missing(tmp_path):
     with pytest.raises(DatasetError, match=r"/none: no such directory$"):
         Manifest.read(str(tmp_path / "none"))
+
+
+def test_a_file_is_not_a_dataset_and_the_error_names_the_one_that_it_is_in(tmp_path):
+    dataset = write_numbers(tmp_path / "numbers")
+    (tmp_path / "alone").touch()
+    for file, folder in (
+        (next(dataset.glob("*.tfrecord")), f", {dataset}"),
+        (tmp_path / "alone", ""),
+    ):
+        with pytest.raises(DatasetError) as caught:
+            Manifest.read(file)
+        expected = (
+            f"{file} is a file: expected the directory of a dataset{folder}; or, in Python, set"
+        )
+        assert str(caught.value).startswith(expected)
 
 
 def test_a_file_of_a_dataset_is_not_its_name(tmp_path):

@@ -54,7 +54,9 @@ def test_a_list_of_datasets_is_read_one_after_another(tmp_path):
     assert ids(readers.as_numpy([two], batch_size=8)) == list(range(5))
     chosen = readers.Schema({"id": ("int64",)})
     assert ids(readers.as_numpy(paths, batch_size=8, schema=chosen)) == expected
-    with pytest.raises(ValueError, match=r"signals has other features than .*a: .*choose feature"):
+    with pytest.raises(
+        ValueError, match=r"signals has other features than .*a, the first is .*choose feature"
+    ):
         readers.as_numpy([one, write_signals(tmp_path / "signals")], batch_size=8)
     (shard,) = one.glob("val*.tfrecord")
     with pytest.raises(readers.DatasetError, match="set schema= to read TFRecord files without"):
