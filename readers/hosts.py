@@ -75,7 +75,7 @@ def _warn(found: str, shard: str) -> None:
     """Warns, once per process, that a reader gives all records to one of several processes."""
     frame, level = inspect.currentframe(), 1
     # AutoGraph adds frames between `load` and the functions it calls.
-    while frame and frame.f_globals["__name__"].split(".")[0] in ("readers", "tensorflow"):
+    while frame and str(frame.f_globals.get("__name__")).split(".")[0] in ("readers", "tensorflow"):
         frame, level = frame.f_back, level + 1
     warnings.warn(
         f"{found}, and each of them reads all records: set shard={shard} to divide the records, or shard=(0, 1) to read "

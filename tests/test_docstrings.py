@@ -5,16 +5,14 @@ import doctest
 import inspect
 import io
 import re
-import shutil
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import beam_jobs
 import readers
-from examples.samples import make_samples
 from readers import decoders, transforms
+from tests.support.samples import write_samples
 
 # Of other packages, or with several devices: their examples are only compiled.
 COMPILED = {"torch_batches", "jax_batches", "state_of"}
@@ -55,35 +53,7 @@ EXAMPLES = {
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
-    """A folder with `shards/` as in the README; in `photos`, images are encoded."""
-    root = tmp_path_factory.mktemp("samples")
-    make_samples(root / "inputs")
-    pictures = [*sorted((root / "inputs/images").glob("*/*"))]
-    rows, photos = [], []
-    for path in pictures:
-        label = ["rings", "stripes"].index(path.parent.name)
-        image = Image.open(path).convert("RGB").resize((64, 64))
-        rows.append({"image": np.asarray(image), "label": label})
-        encoded = io.BytesIO()
-        image.save(encoded, "jpeg")
-        photos.append({"image": encoded.getvalue(), "label": label})
-    features = {"image": ("uint8", [64, 64, 3]), "label": "int64"}
-    rows = {"train": [row for n, row in enumerate(rows) if n % 5], "val": rows[::5]}
-    beam_jobs.write(
-        rows, root / "shards/images", readers.Schema(features), label_names=["rings", "stripes"]
-    )
-    shutil.copytree(root / "shards/images", root / "shards/more_images")
-    photo = ("uint8", [None, None, 3], "source")
-    beam_jobs.write(photos, root / "shards/photos", readers.Schema({**features, "image": photo}))
-    recordings = [
-        {"signal": np.load(path), "label": 0}
-        for path in sorted((root / "inputs/sensors").glob("*/*"))
-    ]
-    schema = readers.Schema({"signal": ("float32", [None, 3]), "label": "int64"})
-    beam_jobs.write(recordings, root / "shards/sensors", schema)
-    texts = [{"tokens": np.arange(4 + n % 11, dtype=np.int32)} for n in range(1200)]
-    beam_jobs.write(texts, root / "shards/text", readers.Schema({"tokens": ("int32", [None])}))
-    return root
+    return write_samples(tmp_path_factory.mktemp("samples"))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -63,6 +63,14 @@ def test_one_of_several_processes_of_a_launcher_is_warned(monkeypatch, recwarn, 
         monkeypatch.delenv(size)
 
 
+def test_a_program_without_a_name_is_warned(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    hosts._warn.cache_clear()
+    with pytest.warns(UserWarning, match="this is one of 2 processes"):
+        eval("host_of(None)", {"host_of": host_of})
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
