@@ -159,7 +159,8 @@ def _checksum(batch: Any) -> tuple[int, int]:
     return len(rows), int((prefix @ 251 ** np.arange(_PREFIX // 2).repeat(2)).sum())
 
 
-def _counts(method: str = "GET") -> dict[str, int]:
+def counts(method: str = "GET") -> dict[str, int]:
+    """Returns the numbers of requests and of bytes of the server; `DELETE` resets them."""
     request = urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], method=method)
     with urllib.request.urlopen(request) as answer:
         found: dict[str, int] = json.load(answer)
@@ -196,7 +197,7 @@ def read(name: str, url: str, cache: str) -> dict[str, Any]:
     contender, opened = READERS[name]
     _import(name.partition(" ")[0] if contender == "ours" else contender)
     epochs: list[dict[str, float]] = []
-    _counts("DELETE")
+    counts("DELETE")
     began = time.perf_counter()
     batches = opened(url, cache)
     for _ in range(2):
@@ -208,7 +209,7 @@ def read(name: str, url: str, cache: str) -> dict[str, Any]:
             count, total = count + rows, total + checksum
         seconds = time.perf_counter() - began
         found = {"seconds": seconds, "first": first or 0, "records": count, "checksum": total}
-        epochs.append({**found, **_counts()})
-        _counts("DELETE")
+        epochs.append({**found, **counts()})
+        counts("DELETE")
         began = time.perf_counter()
     return {"epochs": epochs}

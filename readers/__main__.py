@@ -125,6 +125,7 @@ def _output(parsed: argparse.Namespace) -> Iterable[str]:
     if parsed.command == "bench":
         work = {"decoders": decoders_of(parsed.decoders), "map": function_of(parsed.map)}
         how = {"batch_size": parsed.batch_size, "batching": parsed.batching, **work}
+        how["columns"] = parsed.columns
         timings = bench(directory, parsed.split, step_of(parsed.step), parsed.seconds, **how)
         return [json.dumps(timings.to_json()) if parsed.json else str(timings)]
     if parsed.command == "report":
@@ -264,6 +265,8 @@ def _parser() -> argparse.ArgumentParser:
     timed.add_argument("--step", metavar="TIME", help=text)
     text = "duration of each measurement (default: 2)"
     timed.add_argument("--seconds", type=float, default=2, help=text)
+    text = "the features to read (default: all)"
+    timed.add_argument("--columns", nargs="+", metavar="FEATURE", help=text)
     timed.add_argument("--map", metavar="MODULE:FUNCTION", help="function to apply to each record")
     text = "how to decode images: image=RandomResizedCrop:224, image=Resize:240x320, mask=Skip, ..."
     timed.add_argument("--decoders", nargs="+", default=[], metavar="FEATURE=DECODER", help=text)

@@ -16,6 +16,7 @@ from typing import Any
 from readers import decoders
 from readers.api import as_numpy, load, torch_batches
 from readers.decoders.decoder import Decoder, called
+from readers.files.local import is_local
 from readers.files.processors import on_all_processors, processors
 from readers.format.display import counted, format_bytes, format_table
 from readers.format.manifest import Manifest
@@ -150,7 +151,8 @@ def bench(
     directory: str, split: str | None, step: float | None, seconds: float, **how: Any
 ) -> Timings:
     """Measures each part of reading, and each reader, for `seconds` seconds; `how` are arguments of `as_numpy`."""
-    plan, size, seeds = resolve(directory, split, None, None), how["batch_size"], itertools.count()
+    columns, size, seeds = how.get("columns"), how["batch_size"], itertools.count()
+    plan = resolve(directory, split, None, columns)
     if not plan.records:
         raise ValueError(f"{directory}: {plan.name} has no records to measure")
     how |= {"split": plan.name, "shuffle": True, "repeat": None, "remainder": "drop"}
@@ -162,8 +164,7 @@ def bench(
 
     first, skip = _least(plan.schema)
     found = rate(columns=[first], decoders=skip, map=None)
-    read = "keep the dataset on a faster local disk (cache=), or write smaller records"
-    parts = [Rate("reading and checksums", found, read)]
+    parts = [Rate("reading and checksums", found, reading_advice(directory))]
     counts = {name: split.records for name, split in Manifest.read(directory).splits.items()}
     runs = parse_split(plan.name, counts)
     name, start, stop = max(runs, key=lambda run: run[2] - run[1])
@@ -171,13 +172,11 @@ def bench(
     few = f"{name}[{start}:{min(start + count, stop)}]"
     with tempfile.TemporaryDirectory() as folder:
         found = rate(split=few, cache=Cache(folder), map=None)
-    whole = [n for n, f in plan.schema.items() if f.is_image and n not in how["decoders"]]
-    decode = "read fewer features (columns=), or use more processors"
-    if whole:
-        decode = f"decode images to the model's size (--decoders {whole[0]}=Resize:224)"
+    decode = decoding_advice(plan.schema, how["decoders"])
     parts.append(Rate("decoding into batches", found, decode))
     if how["map"]:
-        records = RecordSource(directory, few, decoders=how["decoders"])[:_MAPPED]
+        source = RecordSource(directory, few, columns=columns, decoders=how["decoders"])
+        records = source[:_MAPPED]
 
         def mapped(number: int) -> None:
             called(how["map"], "map", dict(records[number]), number)
@@ -193,6 +192,27 @@ def bench(
     kind = f"{counted(plan.records, 'record')} of {format_bytes(plan.record_bytes or 0)}"
     title = f"{directory}, {plan.name}: {kind}, {size} per batch"
     return Timings(f"{title}, {counted(processors(), 'processor')}", parts, ways, size, step)
+
+
+def reading_advice(directory: str) -> str:
+    """How to read faster."""
+    if is_local(directory):
+        in_order = "read its shards from front to back (readers.Order(by='interleave'))"
+        return f"keep the dataset on a faster disk, {in_order}, or write smaller records"
+    return "keep shards on a local disk (cache=readers.Cache(DIR)), or write smaller records"
+
+
+def decoding_advice(schema: Schema, decoded: Mapping[str, Decoder]) -> str:
+    """How to decode faster."""
+    skipped = {name for name, decoder in decoded.items() if isinstance(decoder, decoders.Skip)}
+    images = [name for name, f in schema.items() if f.is_image and name not in skipped]
+    if not images:
+        return "read fewer features (columns=), or use more processors"
+    if all(schema[name].is_fixed for name in images):
+        return "store the pixels of images (--encoding raw), which takes more space, or use more processors"
+    whole = [name for name in images if name not in decoded and not schema[name].is_fixed]
+    other = f"decode large ones to it (--decoders {whole[0]}=Resize:224)" if whole else ""
+    return f"write images at the model's size (--image_size 224x224), or {other or 'use more processors'}"
 
 
 def _least(schema: Schema) -> tuple[str, dict[str, Decoder]]:

@@ -169,6 +169,18 @@ def test_this_project_reads_from_a_store(tmp_path):
 
 
 @pytest.mark.slow
+def test_64_hosts_read_8_and_64_shards(tmp_path):
+    ways = "interleave from disk,interleave from cache"
+    flags = ["--quick", "--datasets", "rows", "--contenders", ways, "--latency", "1"]
+    text = output_of("few_shards.py", *flags, "--data", tmp_path)
+    assert "each 1 steps and 0.01 MB, together 2,048 records" in text
+    found = cells_of(text)
+    assert list(found) == ["", *ways.split(",")]  # of several rows with a name, the last
+    assert {cells[0] for cells in found.values()} == {"shards", "64"}
+    assert 2 <= int(found["interleave from cache"][3]) <= 8
+
+
+@pytest.mark.slow
 def test_this_project_finds_planted_copies_in_pictures(tmp_path):
     flags = ["--quick", "--contenders", "ours", "--datasets", "pictures", "--data", tmp_path]
     found = cells_of(output_of("check_shards.py", *flags))

@@ -6,8 +6,17 @@ import json
 
 import pytest
 
+from readers import Schema
 from readers.__main__ import main
-from readers.bench import Rate, Timings, decoders_of, rate_of, step_of
+from readers.bench import (
+    Rate,
+    Timings,
+    decoders_of,
+    decoding_advice,
+    rate_of,
+    reading_advice,
+    step_of,
+)
 from readers.decoders import CenterCrop, RandomResizedCrop, Resize, Skip
 from tests.support.datasets import write_numbers
 
@@ -44,6 +53,26 @@ def planted(step=0.1, reading=9_000, decoding=2_000, **ways):
 )  # fmt: skip
 def test_the_advice_is_one_sentence_on_what_to_change_first(timings, advice):
     assert timings.advice == advice
+
+
+@pytest.mark.parametrize(
+    ("shape", "encoding", "decoders", "advice"),
+    [
+        ((None, None, 3), "source", {}, "write images at the model's size (--image_size 224x224), or decode large ones to it (--decoders image=Resize:224)"),
+        ((None, None, 3), "jpeg", {"image": Resize(224)}, "write images at the model's size (--image_size 224x224), or use more processors"),
+        ((None, None, 3), "jpeg", {"image": Skip()}, "read fewer features (columns=), or use more processors"),
+        ((64, 64, 3), "png", {}, "store the pixels of images (--encoding raw), which takes more space, or use more processors"),
+        ((64, 64, 3), "raw", {}, "read fewer features (columns=), or use more processors"),
+    ],
+)  # fmt: skip
+def test_the_advice_on_decoding_depends_on_how_images_are_stored(shape, encoding, decoders, advice):
+    schema = Schema({"image": ("uint8", shape, encoding), "label": ("int64", ())})
+    assert decoding_advice(schema, decoders) == advice
+
+
+def test_a_cache_is_advised_for_a_store_only():
+    assert "cache=" in reading_advice("s3://bucket/shards")
+    assert "cache=" not in reading_advice("shards") and "interleave" in reading_advice("shards")
 
 
 def test_a_table_has_the_rates_and_the_idle_shares():
@@ -89,13 +118,11 @@ def test_a_dataset_is_measured_in_every_way(dataset, capsys, tmp_path, monkeypat
         assert f"\n{name}" in out
     assert "numbers, train: 20 records of" in out and "idle share of a 120 ms step" in out
     (tmp_path / "changes.py").write_text(
-        "def twice(record, key):\n    return {**record, 'id': record['id'] * 2}\n"
+        "def twice(record, key):\n    (name,) = record\n    return {name: record[name] * 2}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert (
-        main([*small, "--split", "val[1:]+train[4:]+val[:1]", "--map", "changes:twice", "--json"])
-        == 0
-    )
+    how = "--split", "val[1:]+train[4:]+val[:1]", "--columns", "id", "--map", "changes:twice"
+    assert main([*small, *how, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [part["name"] for part in found["parts"]][2:] == ["map"]
     assert all(each["rate"] > 0 for each in found["parts"] + found["ways"]) and found["idle"] == {}
