@@ -619,6 +619,11 @@ def _without_manifest(directory: str) -> str:
         )
     if os.path.basename(directory) == MANIFEST:
         return f"{directory} is a file: name its folder, {os.path.dirname(directory) or '.'}"
+    if on_disk and any(Path(directory).glob("*/*.tfrecord.done")):
+        return (
+            f"{directory}: not a finished dataset: its job still runs or was killed; the same command again "
+            "keeps the shards that are done"
+        )
     message = (
         f"{directory}: no {MANIFEST} here, so this is not a finished dataset; run the job again, or, "
         "in Python, set schema= to read TFRecord files without a manifest"

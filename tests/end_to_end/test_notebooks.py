@@ -59,7 +59,7 @@ LINES = {
         r"accuracy on val: (7[6-9]|8\d|9\d)\.\d% of 42 recordings",
     ],
     "resume": [
-        r"no manifest.json here, so this is not a finished dataset",
+        r"not a finished dataset: its job still runs or was killed",
         r"train +1,442 +40 +36 to 37 .*\nval +355 +10 +35 to 36 ",
         r"kept [1-4]\d shards of an unfinished run",
         r"digits 50 (\w{64})\ncalm 50 \1\n",

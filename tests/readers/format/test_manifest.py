@@ -675,6 +675,17 @@ def test_the_error_for_a_missing_manifest_states_what_to_do(tmp_path, where):
     )
 
 
+def test_the_error_for_the_folder_of_an_unfinished_job_says_so(tmp_path):
+    (tmp_path / "1234abcd").mkdir()
+    (tmp_path / "1234abcd" / "train-00000-of-00040.tfrecord.done").touch()
+    with pytest.raises(DatasetError) as caught:
+        Manifest.read(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: not a finished dataset: its job still runs or was killed; the same command "
+        "again keeps the shards that are done"
+    )
+
+
 def test_a_missing_directory_is_called_missing(tmp_path):
     with pytest.raises(DatasetError, match=r"/none: no such directory$"):
         Manifest.read(str(tmp_path / "none"))
