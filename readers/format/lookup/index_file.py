@@ -36,6 +36,7 @@ class IndexFile(NamedTuple):
         records, file_bytes: The number of records in that, and its size.
         size: Its own size in bytes.
         crc32c: The checksum of its head, if a manifest lists it.
+        outside_of: The directory of the dataset that lists it, if its TFRecord file is in another.
     """
 
     path: str
@@ -44,12 +45,14 @@ class IndexFile(NamedTuple):
     file_bytes: int | None
     size: int | None
     crc32c: int | None
+    outside_of: str = ""
 
     @classmethod
     def of(cls, directory: str, shard: Shard) -> IndexFile:
         """The index of a shard that a manifest lists."""
         path, file = (join(directory, name) for name in (index_path(shard), shard.path))
-        return cls(path, file, shard.records, shard.bytes, shard.index_bytes, shard.index_crc32c)
+        known = shard.records, shard.bytes, shard.index_bytes, shard.index_crc32c
+        return cls(path, file, *known, "" if file.startswith(join(directory, "")) else directory)
 
     @property
     def is_on_local_disk(self) -> bool:
@@ -78,7 +81,7 @@ class IndexFile(NamedTuple):
                 return file
             except FileNotFoundError:
                 if self.crc32c is not None:
-                    raise self._missing() from None
+                    raise self.missing(self.path, "index") from None
         return kept(*self._copy())
 
     def _copy(self) -> tuple[Any, Callable[[], bytes]]:
@@ -105,7 +108,7 @@ class IndexFile(NamedTuple):
         except FileNotFoundError:
             if self.crc32c is None:
                 raise
-            raise self._missing() from None
+            raise self.missing(self.path, "index") from None
         at = self.head(data).damaged(data)
         if at is not None:
             raise self._damaged(at)
@@ -164,9 +167,15 @@ class IndexFile(NamedTuple):
     def _damaged(self, at: int) -> DatasetError:
         return DatasetError(f"{self.path}: damaged at byte {at}; {self.advice}")
 
-    def _missing(self) -> FileNotFoundError:
+    def missing(self, path: str, what: str) -> FileNotFoundError:
+        """An error that says that a file is missing, this one or its TFRecord file."""
+        if self.outside_of:
+            return FileNotFoundError(
+                f"{path}: missing; {self.outside_of} reads this file of another dataset, which was overwritten, "
+                f"purged, moved or deleted since. Delete {self.outside_of}, and run select, merge or index again"
+            )
         return FileNotFoundError(
-            f"{self.path}: the manifest lists this index, but it is missing; {self.advice}"
+            f"{path}: the manifest lists this {what}, but it is missing; {self.advice}"
         )
 
 

@@ -121,9 +121,7 @@ def _checked(part: Part, accept_cut: bool) -> Part:
     try:
         stat = os.stat(path)
     except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path}: the manifest lists this shard, but it is missing; copy it again, or run the job again"
-        ) from None
+        raise part.index.missing(path, "shard") from None
     if stat.st_size != expected and not accept_cut:
         size = stat.st_size
         first = _first_missing(part, size) if size < expected else None

@@ -109,6 +109,20 @@ def test_a_subset_elsewhere_has_to_be_allowed(tmp_path, monkeypatch):
     assert {n % 4 for numbers in living(tmp_path / "b/sub").values() for n in numbers} == {1}
 
 
+@pytest.mark.parametrize("suffix", ["*", "*.index"])
+def test_a_subset_of_a_dataset_that_is_gone_says_what_to_do(tmp_path, suffix):
+    base, sub = tmp_path / "photos", tmp_path / "sub"
+    write_living(base, ALL)
+    command("select", base, "--where", "label == 1", "--output", sub)
+    for path in base.glob(f"*/*.tfrecord{suffix}"):
+        path.unlink()
+    gone = rf"photos/.*: missing; {sub} reads this file of another dataset, which was overwritten,"
+    with pytest.raises(FileNotFoundError, match=rf"{gone}.* Delete {sub}, and run select"):
+        next(readers.as_numpy(sub, 1, split="train", columns=["label"]))
+    with pytest.raises(FileNotFoundError, match=r"the manifest lists this .*, but it is missing"):
+        next(readers.as_numpy(base, 1, split="train", columns=["label"]))
+
+
 def test_another_dataset_is_never_replaced(tmp_path):
     write_living(tmp_path / "photos", ALL)
     write_living(tmp_path / "sub", ALL)
