@@ -139,6 +139,7 @@ def test_a_page_has_a_line_of_at_most_60_columns_on_each_side_and_says_when_to_s
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_tfrecords(tmp_path):
     page, runner = Rows("tfrecords"), Runner(tmp_path)
     records = both_sides(runner, page)
@@ -149,6 +150,7 @@ def test_tfrecords(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.ci
 def test_grain(tmp_path):
     page, runner = Rows("grain"), Runner(tmp_path)
     records = both_sides(runner, page)
