@@ -59,7 +59,8 @@ def check(page: str, folder: Path, frameworks: bool) -> int:
     chosen = [
         block
         for block in blocks(FOLDER / f"{page}.md")
-        if block.language in ("bash", "python") and not block.parse_only
+        if block.language in ("bash", "python")
+        and not block.parse_only
         and bool(FRAMEWORKS.search(block.text)) == frameworks
     ]
     for block in chosen:
