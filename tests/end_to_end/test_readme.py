@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+import beam_jobs
 import readers
 from beam_jobs.__main__ import main as beam_jobs_main
 from beam_jobs.changes.command import CHANGES
@@ -210,23 +211,47 @@ def test_the_flags_in_the_text_of_a_page_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_functions_and_arguments_in_the_python_of_a_page_exist(page):
+    python = [block.text for block in blocks(page) if block.language == "python"]
+    assert [wrong for text in python for wrong in unknown_arguments(text)] == []
+
+
+def unknown_arguments(text: str) -> list[str]:
+    """The arguments in some Python that the public function with them does not have."""
     wrong = []
-    for block in blocks(page):
-        if block.language != "python":
+    for node in ast.walk(ast.parse(text)):
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or not node.keywords
+        ):
             continue
-        for node in ast.walk(ast.parse(block.text)):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                continue
-            module = {"readers": readers, "transforms": getattr(readers, "transforms", None)}.get(
-                ast.unparse(node.func.value)
+        *owner, name = ast.unparse(node.func).split(".")
+        modules = {"readers": readers, "beam_jobs": beam_jobs, "transforms": readers.transforms}
+        if not owner or owner[0] not in modules or not all(map(str.isidentifier, owner)):
+            continue
+        called = getattr(functools.reduce(getattr, owner[1:], modules[owner[0]]), name)
+        known = {*inspect.signature(called).parameters}
+        wrong += [word.arg for word in node.keywords if word.arg not in {*known, None}]
+    return wrong
+
+
+def test_what_the_table_of_wishes_says_to_type_exists():
+    page = ROOT / "docs/reference/howdoi.md"
+    cells = re.findall(r"^\| [^|]+ \| `(.+)` \| \[", page.read_text(encoding="utf-8"), re.M)
+    assert 40 <= len(cells) == len({*cells}) <= 60
+    flags = set().union(*(flags_of("beam_jobs", job) for job in JOBS))
+    for typed in cells:
+        if typed.startswith("beam-shards "):
+            assert unknown_flags(shlex.split(typed)) == []
+        elif typed.startswith("--"):
+            assert {word for word in shlex.split(typed) if word.startswith("--")} <= flags, typed
+        else:
+            call = (
+                typed
+                if typed.startswith(("readers.", "beam_jobs."))
+                else f"readers.as_numpy(D, 8, {typed})"
             )
-            if module is not None:
-                called = getattr(module, node.func.attr)
-                known = {*inspect.signature(called).parameters}
-                if "reading" in known:  # The other arguments of `as_numpy`.
-                    known |= {*inspect.signature(readers.as_numpy).parameters}
-                wrong += [word.arg for word in node.keywords if word.arg not in {*known, None}]
-    assert wrong == []
+            assert "(" in call and unknown_arguments(call) == []
 
 
 def anchors(page: Path) -> set[str]:
