@@ -18,6 +18,7 @@ from types import SimpleNamespace as Namespace
 from typing import Any
 from unittest import mock
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.ext.autodoc.mock import mock as mocked
 
@@ -126,6 +127,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _read)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
+    app.connect("doctree-resolved", _dashes)
     # Before the extension that makes fields of sections.
     app.connect("autodoc-process-docstring", _docstring, priority=100)
 
@@ -201,6 +203,13 @@ def _docstring(
     """Leaves out the arguments of `readers.load` in the text of other readers."""
     if name.startswith("readers.") and name != "readers.load" and "Records to read:" in lines:
         del lines[lines.index("Records to read:") : lines.index("Example:")]
+
+
+def _dashes(app: Sphinx, page: nodes.document, name: str) -> None:
+    """Writes the dash that Sphinx puts after the name of an argument as one."""
+    for text in [*page.findall(nodes.Text)]:
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" – "))
 
 
 def _commands() -> str:
