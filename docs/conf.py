@@ -209,7 +209,7 @@ def _dashes(app: Sphinx, page: nodes.document, name: str) -> None:
     """Writes the dash that Sphinx puts after the name of an argument as one."""
     for text in [*page.findall(nodes.Text)]:
         if text == " -- ":
-            text.parent.replace(text, nodes.Text(" – "))
+            text.parent.replace(text, nodes.Text(" \u2013 "))
 
 
 def _commands() -> str:
