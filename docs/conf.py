@@ -102,6 +102,13 @@ _SIGNATURES = {
 }
 _SIGNATURES["beam_jobs.Feature"] = _SIGNATURES["readers.Feature"]
 
+# Parts of signatures, and how they are shown.
+_PLAIN = {
+    "0.75, 1.3333333333333333": "3 / 4, 4 / 3",
+    "DEFAULT_SHARD_SIZE": "'128MiB'",
+    "Clock": "ndarray | float",
+}
+
 ROOT = Path(__file__).parent.parent
 
 # Files outside this folder, and what stands for them in its pages.
@@ -127,9 +134,10 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", _read)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
-    app.connect("doctree-resolved", _dashes)
+    app.connect("doctree-resolved", _plainly)
     # Before the extension that makes fields of sections.
     app.connect("autodoc-process-docstring", _docstring, priority=100)
+    app.connect("autodoc-process-docstring", _types, priority=900)
 
 
 def _report(app: Sphinx) -> None:
@@ -194,7 +202,9 @@ def _signature(
     if what == "class" and name.rpartition(".")[2] in _RETURNED:
         return "", ""
     shown = _SIGNATURES.get(name, arguments)
-    return shown and (shown.replace("0.75, 1.3333333333333333", "3 / 4, 4 / 3"), result)
+    for text, plain in _PLAIN.items():
+        shown = shown and shown.replace(text, plain)
+    return shown and (shown, result)
 
 
 def _docstring(
@@ -202,14 +212,24 @@ def _docstring(
 ) -> None:
     """Leaves out the arguments of `readers.load` in the text of other readers."""
     if name.startswith("readers.") and name != "readers.load" and "Records to read:" in lines:
-        del lines[lines.index("Records to read:") : lines.index("Example:")]
+        first = lines.index("Records to read:")
+        lines[first - 2] = lines[first - 2].rstrip(":") + "."
+        del lines[first : lines.index("Example:")]
 
 
-def _dashes(app: Sphinx, page: nodes.document, name: str) -> None:
-    """Writes the dash that Sphinx puts after the name of an argument as one."""
+def _types(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Leaves out the types of attributes that the signature of their class has."""
+    if what == "class" and name.rpartition(".")[2] not in _RETURNED:
+        lines[:] = [line for line in lines if not line.startswith(":vartype ")]
+
+
+def _plainly(app: Sphinx, page: nodes.document, name: str) -> None:
+    """Writes dashes after the names of arguments, and the heading of attributes."""
     for text in [*page.findall(nodes.Text)]:
         if text == " -- ":
             text.parent.replace(text, nodes.Text(" \u2013 "))
+        elif text == "Variables" and isinstance(text.parent, nodes.field_name):
+            text.parent.replace(text, nodes.Text("Attributes"))
 
 
 def _commands() -> str:

@@ -59,7 +59,9 @@ class Verification:
     """The result of `verify`.
 
     Attributes:
-        shards, records, bytes: The totals in the manifest, all of which were checked.
+        shards: The number of shards in the manifest, all of which were checked.
+        records: The number of their records.
+        bytes: Their size.
         problems: The problems, in the order of the files; empty if there are none.
     """
 

@@ -55,8 +55,9 @@ class CheckResult:
     """The result of `check`.
 
     Attributes:
-        seen, records: The number of records that the checks looked at, and the number of records in the
-            dataset. Counts of labels, splits and tokens always cover all records.
+        seen: The number of records that the checks looked at. Counts of labels, splits and tokens always
+            cover all records.
+        records: The number of records in the dataset.
         checks: The number of checks.
         findings: The findings, the most severe first.
     """

@@ -20,7 +20,8 @@ class Moments:
     """The mean and standard deviation of a feature's values.
 
     Attributes:
-        mean, std: One number per channel (the last dimension), or a single one for all values.
+        mean: One number per channel (the last dimension), or a single one for all values.
+        std: The standard deviations, as many.
         dtype: The dtype of the values described. Moments of uint8 images do not fit the output of `to_float`.
 
     Raises:
