@@ -17,7 +17,7 @@ PAGES = ["index", "tutorials/keras", "read/batches", "moving/webdataset", "refer
 WIDTHS = [500, 1024, 1440]
 
 # Elements that reach beyond the window and cannot be scrolled within another one.
-_TOO_WIDE = """[...document.querySelectorAll("main *")]
+_TOO_WIDE = """[...document.querySelectorAll("article *")]
   .filter(element => element.getBoundingClientRect().right > innerWidth + 1
     && !element.closest("pre, .table-wrapper, .highlight, .math, dt"))
   .map(element => element.outerHTML.slice(0, 80))"""
