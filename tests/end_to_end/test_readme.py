@@ -8,6 +8,7 @@ import contextlib
 import functools
 import inspect
 import io
+import json
 import os
 import re
 import shlex
@@ -291,6 +292,16 @@ def test_broken_links_are_found(tmp_path):
 
 def test_the_readme_fits_three_screens():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_the_pages_for_users_have_at_most_25_000_words():
+    """Those of the README, of pages outside of `internals`, and of notebooks, without code and the generated reference."""
+    texts = [page.read_text(encoding="utf-8") for page in PAGES if "internals" not in page.parts]
+    for notebook in sorted((ROOT / "docs/tutorials").glob("*.ipynb")):
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        texts += ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    prose = re.sub(r"^ *```(?!{glossary}).*?^ *```$", "", "\n".join(texts), flags=re.M | re.S)
+    assert len(re.findall(r"\S*\w\S*", prose)) <= 25_000
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"], ids=str)
