@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import itertools
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -21,9 +24,18 @@ def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
     Exceptions are raised in order. The thread ends when the iterator is closed or no longer referred to.
     """
     made, room = queue.SimpleQueue[tuple[bool, Any]](), queue.SimpleQueue[bool]()
+    closed = threading.Event()
     for _ in range(count):
         room.put(True)
-    threading.Thread(target=_make, args=(items, made, room), daemon=True).start()
+
+    def close() -> None:
+        closed.set()
+        room.put(False)
+
+    thread = threading.Thread(target=_make, args=(items, made, room, closed), daemon=True)
+    _end_threads_at_exit()
+    _CLOSES[thread] = close
+    thread.start()
     try:
         while True:
             is_item, item = made.get()
@@ -36,22 +48,50 @@ def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
             else:
                 raise item
     finally:
-        room.put(False)
+        close()
 
 
 def _make(
-    items: Iterator[Any], made: queue.SimpleQueue[Any], room: queue.SimpleQueue[bool]
+    items: Iterator[Any],
+    made: queue.SimpleQueue[Any],
+    room: queue.SimpleQueue[bool],
+    closed: threading.Event,
 ) -> None:
-    """Makes an item for each True in `room`."""
+    """Makes an item for each True in `room`, until it is closed."""
     end: BaseException | None = None
     try:
-        while room.get():
+        while room.get() and not closed.is_set():
             made.put((True, next(items)))
     except StopIteration:
         pass
     except BaseException as error:  # Any error, because somebody waits for an item.
         end = error
+    finally:
+        _CLOSES.pop(threading.current_thread(), None)
     made.put((False, end))
+
+
+# What closes the items of each thread that runs.
+_CLOSES: dict[threading.Thread, Callable[[], None]] = {}
+
+
+@functools.cache
+def _end_threads_at_exit() -> None:
+    """Ends the threads before JAX ends, in whose code an interpreter that ends would abort them.
+
+    It is called when the first thread starts: functions that are registered later run earlier, and JAX
+    is imported by then.
+    """
+    atexit.register(_end_threads)
+
+
+def _end_threads() -> None:
+    threads = dict(_CLOSES)
+    for close in threads.values():
+        close()
+    until = time.monotonic() + 5
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 def mapped_ahead(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -162,3 +164,17 @@ def test_items_are_made_ahead_in_order_and_no_further_than_asked() -> None:
     assert within_seconds(lambda: sorted(made) == [*range(9)])
     assert list(mapped_ahead(make, [], 3)) == []
     assert list(mapped_ahead(make, range(3), 1)) == [0, 2, 4]
+
+
+def test_threads_end_before_what_was_imported_earlier():
+    """JAX ends in a function of `atexit`, and aborts a process whose threads are in its code afterwards."""
+    program = """
+import atexit, itertools, threading, time
+atexit.register(lambda: print(threading.active_count()))
+from readers.batches.prefetch import prefetched
+slow = (time.sleep(0.05) or n for n in itertools.count())
+items = prefetched(slow, 2)
+assert next(items) == 0
+"""
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "1\n"
