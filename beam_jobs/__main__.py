@@ -25,13 +25,18 @@ _KERNEL = "readers.format.compiled.kernel"
 _NOTHING = "interrupted before the job started; nothing was written"
 
 
-def _missing(error: ImportError) -> str:
-    """The line with the package to install; raises the error of a module that is in none of `_PACKAGES`."""
+def _missing(error: ImportError, changes: bool = False) -> str:
+    """The line with the package to install; raises the error of a module that is in none of `_PACKAGES`.
+
+    Commands that change a dataset need less than jobs.
+    """
     if error.name == _KERNEL:
         return str(error)
     package = _PACKAGES.get((error.name or "").split(".")[0])
     if package is None:
         raise error
+    if changes and error.name in ("tqdm", "orjson"):
+        package = "beam-shards[write]"
     return f"{error.name} is missing: pip install '{package}'"
 
 
@@ -88,7 +93,7 @@ def main(arguments: list[str]) -> int:
     except JobError as error:
         report.fail(error.exit_code, error.message)
     except ImportError as error:
-        report.fail(2, _missing(error))
+        report.fail(2, _missing(error, changes))
     except (ValueError, OSError) as error:
         if not changes:
             raise

@@ -29,6 +29,7 @@ from beam_jobs.storage.listing import match
 from beam_jobs.storage.paths import absolute
 from readers.files.local import is_local
 from readers.files.processors import processors
+from readers.format.display import counted
 from readers.format.manifest import ALLOWED_BASES, Manifest
 from readers.format.schema import Schema
 from readers.format.splits import Shard, Split, check_split_name, checked_path, is_sibling
@@ -88,7 +89,7 @@ def run(parsed: argparse.Namespace) -> Iterator[str]:
                     manifest = _indexed(change, pool, files, listed, learned=given is None)
     if manifest.job != job:
         raise UsageError(f"--output {directory}: a dataset of other files or flags is here already")
-    yield f"{directory} is complete: {len(files):,} files, which stay as they are\n\n{manifest}"
+    yield f"{directory} is complete: {counted(len(files), 'file')}, unchanged\n\n{manifest}"
     for base in bases:
         if not is_sibling(base):
             yield f"to read it, set {ALLOWED_BASES}={base}"

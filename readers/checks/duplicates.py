@@ -81,7 +81,7 @@ def _duplicates(facts: Facts) -> Iterator[Finding]:
         _, first, numbers = np.unique(in_split, return_index=True, return_inverse=True)
         firsts = first[numbers]
         again = (found != 0) & (firsts != np.arange(len(found)))
-        finds = f"{_are_equal_to(feature)} an earlier record of their split"
+        finds = f"{_are_equal_to(feature)} an earlier record of the same split"
         pairs = np.stack([firsts[again], np.flatnonzero(again)], axis=1)
         yield from _of_pairs(facts, "duplicates", feature, again, finds, pairs)
 
@@ -162,7 +162,7 @@ CHECKS: dict[str, Check] = {
     "constant_features": _constant,
     "identifiers": _identifiers,
     "near_duplicates": lambda facts: _near(
-        facts, "near_duplicates", "another record of their split", True
+        facts, "near_duplicates", "another record of the same split", True
     ),
     "near_leaks": lambda facts: _near(facts, "near_leaks", "a record of another split", False),
 }

@@ -1,6 +1,7 @@
 """`--json`: one object on stdout, whatever becomes of the job."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -115,6 +116,18 @@ def test_a_missing_package_is_in_the_object(monkeypatch, capsys):
     expected = "apache_beam is missing: pip install 'beam-shards[beam]'"
     assert found == {"error": expected, "warnings": [], "exit_code": code} and code == 2
     assert error == f"error: {expected}\n"
+
+
+def test_a_command_that_changes_a_dataset_asks_for_no_more_than_it_needs(tmp_path):
+    program = (
+        "import sys; sys.modules['tqdm'] = None; from beam_jobs.__main__ import main; "
+        "sys.exit(main(['compact', '.']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stderr == "error: tqdm is missing: pip install 'beam-shards[write]'\n"
+    assert done.returncode == 2
 
 
 def test_errors_are_in_the_object_and_on_stderr(recordings, capsys, monkeypatch):
