@@ -29,9 +29,9 @@ LINES = {
         r"\w\w taken for \w\w: \d+\n",
     ],
     "keras": [
-        r"train +4,000 +8 +500 .* 0\nval +1,000 +2 +500 .* 0\n",
+        r"train +4,000 +8 +500 .*\nval +1,000 +2 +500 .*\n(.*\n)*.*cut.jpg(.*\n)*.*notes.txt",
         r"5,000 of 5,000 records, \d+ checks: 0 errors, 0 warnings",
-        r"\(None, 28, 28, 1\) batches: 63 and 16",
+        r"\(28, 28, 1\) batches: 63 and 16",
         r"epoch 6: accuracy on val 9[4-9]",
         r"\n?\d\d of 1000 wrong\n\w+/\d{4}\.jpg taken for \w+\n",
     ],
