@@ -46,6 +46,9 @@ _LISTED = "items(name,size,updated),nextPageToken"
 
 _CRC32C = re.compile("crc32c=([A-Za-z0-9+/=]+)")
 
+# Recent releases ask for the metadata of each bucket in a thread, for traces that are off by default.
+os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
+
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 

@@ -196,7 +196,9 @@ def test_a_store_that_does_not_recover_raises_a_one_line_error(
     assert "the store keeps failing" in text and "try again later" in text
     if isinstance(kind, int):
         assert str(kind) in text
-    assert 2 <= fault.done <= 300
+    assert fault.done >= 2
+    # Google's library limits the time of retries, so a fast machine makes more of them.
+    assert url.startswith("gs://") or fault.done <= 300
 
 
 def test_a_file_truncated_in_the_store_loses_only_its_end(store, numbered, hasty) -> None:
