@@ -40,6 +40,7 @@ from beam_jobs.storage.atomic import (
 )
 from beam_jobs.storage.files import content_of, read_bytes
 from beam_jobs.storage.paths import refuse_links
+from readers.format.display import counted
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import (
     GENERATIONS,
@@ -184,6 +185,11 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
         if card := _CARD.intersection(state.sizes):
             raise UsageError(
                 f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
+            )
+        if tags := [name for name in state.sizes if folder_of(name) == TAGS]:
+            raise UsageError(
+                f"--output {output.directory}: {counted(len(tags), 'tag')} such as {min(tags)} would lose "
+                "their generations, which other datasets may read; delete them, or name another directory"
             )
         return output
     if cleans:

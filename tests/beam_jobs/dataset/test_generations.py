@@ -202,10 +202,16 @@ def test_a_complete_dataset_is_kept_from_other_jobs_and_known_to_its_own(tmp_pat
 def test_a_dataset_is_replaced_by_the_next_generation(tmp_path):
     written(output_of(tmp_path), "0123abcd")
     first = (tmp_path / "manifest.json").read_bytes()
-    write(tmp_path, "tags/paper")
     output = written(replace(output_of(tmp_path), overwrite=True), "ffffffff")
     assert (output.generation, output.parent) == (2, hashlib.sha256(first).hexdigest())
-    assert files(tmp_path) == sorted([*of_generation(2, "ffffffff"), "tags/paper"])
+    assert files(tmp_path) == of_generation(2, "ffffffff")
+
+
+def test_a_generation_with_a_tag_is_not_replaced(tmp_path):
+    written(output_of(tmp_path), "0123abcd")
+    write(tmp_path, "tags/paper", "tags/select-0123abcd")
+    with pytest.raises(UsageError, match="2 tags such as tags/paper would lose their generations"):
+        begun(replace(output_of(tmp_path), overwrite=True))
 
 
 def test_of_two_jobs_the_second_to_commit_ends_with_one_line(tmp_path):

@@ -74,7 +74,7 @@ class Draw:
         records = in_order(self._records(numbers, ()))
 
         def effect(now: State, begun: State) -> State:
-            if (begun.newest and not overwrite) or now.newest != begun.newest:
+            if (begun.newest and not overwrite) or begun.tags or now.newest != begun.newest:
                 raise Refused
             new = Seen.of(records)
             return State(now.newest + 1, {now.newest + 1: new}, now.tags)
