@@ -38,7 +38,7 @@ def jpeg_size(data: bytes | memoryview) -> tuple[int, int] | None:
         return None
     try:
         height, width, colors, _ = codec.decode_jpeg_header(data)
-    except ValueError:
+    except (ValueError, KeyError):  # It has no name for some subsamplings, such as 4:4:1.
         return None
     return (height, width) if colors in _COLORS and height * width <= _MAX_PIXELS else None
 

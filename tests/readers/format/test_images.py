@@ -56,6 +56,16 @@ def test_pillow_decodes_what_the_codec_of_jpegs_cannot():
     np.testing.assert_allclose(found, np.int64(cmyk.convert("RGB")), atol=8)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pillow_decodes_subsamplings_that_the_codec_has_no_name_for(channels):
+    data = bytearray(encoded(PIXELS, "JPEG", subsampling=2))
+    data[data.index(b"\xff\xc0") + 11] = 0x14  # 4:4:1, of as many blocks as 4:2:0
+    assert jpeg.jpeg_size(bytes(data)) is None
+    found = decode_image("x", Feature("uint8", (None, None, channels), "jpeg"), bytes(data))
+    expected = tf.io.decode_jpeg(bytes(data), channels, dct_method="INTEGER_ACCURATE").numpy()
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("cut", [3, 300, -20])
 def test_a_damaged_jpeg_has_the_same_error_with_and_without_its_codec(cut, monkeypatch):
     feature, data = Feature("uint8", (None, None, 3), "jpeg"), JPEGS["gray"][:cut]
