@@ -16,6 +16,7 @@ import numpy as np
 from beam_jobs.records.numbers import Numbers, add_channels, sums_of_bytes
 from beam_jobs.records.pieces import Divisible, checksum_of, parts_of
 from readers.format.decode.column import FeatureColumn
+from readers.format.decode.image_size import image_size
 from readers.format.manifest import Manifest
 from readers.format.protobuf.tensor import string_values
 from readers.format.remarks import Remarks
@@ -47,7 +48,8 @@ class FeatureStatistics:
 
     Attributes:
         channels: Statistics of all values, or of each channel; unused for strings and encoded images.
-        lengths: Statistics of each unknown dimension, or of the bytes of strings and encoded images.
+        lengths: Statistics of each unknown dimension, and of the bytes of strings and encoded images. The sizes of images
+            are in JPEG and PNG headers; images of other formats, or damaged ones, have none.
         counted: Occurrences of each value, for the label and for tokens; None if not counted.
         values: The checksum of all occurrences that were added to `counted`.
     """
@@ -69,6 +71,8 @@ class FeatureStatistics:
         self.records += len(values)
         if feature.codec.is_bytes:
             self._add_lengths_of("bytes", values)
+            if feature.is_image and not feature.is_fixed:
+                self._add_sizes(feature, values)
         elif feature.is_sequence:
             self._add_lengths_of("0", values)
             self.channels[0].add([array for value in values for array in value])
@@ -108,6 +112,13 @@ class FeatureStatistics:
         for axis, size in enumerate(feature.shape):
             if size is None:
                 self._add_lengths(str(axis), shapes[:, axis])
+
+    def _add_sizes(self, feature: Feature, images: Sequence[bytes | memoryview]) -> None:
+        """Adds the heights and widths of encoded images, as far as they are unknown in the feature, and found."""
+        sizes = [size for image in images if (size := image_size(image))]
+        for axis, of_axis in enumerate(zip(*sizes, strict=True)):
+            if feature.shape[axis] is None:
+                self._add_lengths(str(axis), np.array(of_axis, np.int64))
 
     def _add_bytes(self, flat: np.ndarray) -> None:
         if not flat.size:
@@ -204,7 +215,12 @@ class FeatureStatistics:
                 name: [channel.get(name) for channel in figures]
                 for name in ("count", "mean", "std", "sum", "squares")
             }
-        lengths = {name: n.to_json() for name, n in sorted(self.lengths.items()) if n.count > 0}
+        lengths = {
+            name: numbers.to_json()
+            for name, numbers in sorted(self.lengths.items())
+            # Readers take the sizes of some images for those of all. A record may have any number of texts.
+            if numbers.count > 0 and (name == "bytes" or numbers.count == self.records)
+        }
         if lengths:
             result["lengths"] = lengths
         if counts := +(self.counted or Counter()):

@@ -106,9 +106,9 @@ def sizes_of(manifest: Manifest) -> dict[str, Sizes]:
 
     Features are left out unless the statistics include all of their unknown sizes.
     """
-    splits = [split.statistics for split in manifest.splits.values() if split.records]
+    splits = [split for split in manifest.splits.values() if split.records]
     found = {
-        name: [_sizes(feature, statistics.get(name)) for statistics in splits]
+        name: [_sizes(feature, split.statistics.get(name), split.records) for split in splits]
         for name, feature in manifest.schema.items()
         if not feature.is_fixed
     }
@@ -129,15 +129,20 @@ def common_sizes(found: Mapping[str, Sequence[Sizes | None]]) -> dict[str, Sizes
     return common
 
 
-def _sizes(feature: Feature, figures: Any) -> Sizes | None:
-    """The smallest and the largest shape of a feature in one split, from its statistics."""
+def _sizes(feature: Feature, figures: Any, records: int) -> Sizes | None:
+    """The smallest and the largest shape of a feature in one split of some records, from its statistics."""
     sizes = list(enumerate(feature.shape))
     try:
+        if feature.is_image:
+            # An earlier version, which counts no sizes of images, may have appended some.
+            unknown = (figures["lengths"][str(n)] for n, size in sizes if size is None)
+            if any(of_axis.get("count", records) != records for of_axis in unknown):
+                return None
         smallest, largest = (
             tuple(figures["lengths"][str(n)][end] if size is None else size for n, size in sizes)
             for end in ("min", "max")
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, AttributeError):
         return None
     is_known = all(type(size) is int for size in smallest + largest)
     return (smallest, largest) if is_known else None

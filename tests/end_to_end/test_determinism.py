@@ -67,6 +67,7 @@ def make_text(source):
 JOBS = {
     "sensors": (make_sensors, []),
     "images": (make_images, ["--image_size", "8x8"]),
+    "pictures": (make_images, []),
     "text": (make_text, ["--label_field", "label", "--tokens", "words", "--vocabulary_size", 9]),
 }
 MODES = [
@@ -82,9 +83,10 @@ MODES = [
 def by_default(tmp_path_factory):
     """Job -> (its arguments, the files of the default run)."""
 
-    def default_run(job):
-        make, flags = JOBS[job]
-        source, out = tmp_path_factory.mktemp(job) / "in", tmp_path_factory.mktemp(job) / "out"
+    def default_run(name):
+        make, flags = JOBS[name]
+        job = "images" if name == "pictures" else name
+        source, out = tmp_path_factory.mktemp(name) / "in", tmp_path_factory.mktemp(name) / "out"
         make(source)
         arguments = [job, "--input", source, *SPLITS, *flags, "--max_rejects", "all"]
         assert run(*arguments, "--output", out) == 0

@@ -13,6 +13,7 @@ from beam_jobs.changes.command import change
 from beam_jobs.writing.write import write
 from readers.format.manifest import Manifest
 from readers.format.schema import Schema
+from tests.support.images import encoded
 
 SCHEMA = Schema(
     {
@@ -20,6 +21,7 @@ SCHEMA = Schema(
         "label": ("int64", ()),
         "signal": ("float32", (None,)),
         "levels": ("float32", (2, 3)),
+        "picture": ("uint8", (None, None, 1), "png"),
     }
 )
 
@@ -30,7 +32,8 @@ def record(number: int) -> dict[str, Any]:
     """A record whose values follow from its number."""
     signal = np.arange(number % 5, dtype=np.float32) * number
     levels = np.array([[number, 1, 2], [3, 4, number / 7]], np.float32)
-    return {"label": number % 4, "signal": signal, "levels": levels}
+    picture = encoded(np.full((1 + number % 3, 2), number, np.uint8), "PNG")
+    return {"label": number % 4, "signal": signal, "levels": levels, "picture": picture}
 
 
 def write_living(directory: Path, numbers: Iterable[int], **options: Any) -> Manifest:

@@ -1,6 +1,7 @@
 import json
 import math
 import re
+import struct
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -250,13 +251,18 @@ SCHEMA = Schema(
 )
 
 
+def picture(height: int, width: int) -> bytes:
+    """The start of a PNG; of height 0, no reader would read it."""
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">2I", width, height)
+
+
 def record(length: int, label: int, value: float) -> dict:
     return {
         "key": "é" * length,
         "label": label,
         "signal": np.full((length, 2), value, np.float32),
         "spectrum": np.array([1 + 2j, 3], np.complex64),
-        "picture": b"\x89PNG" + bytes(length),
+        "picture": picture(length, 9) + bytes(length),
         "parts": [np.full(i, value, np.float32) for i in range(length)],
         "parts_c": [np.full(i, 1j, np.complex64) for i in range(length)],
         "words": ["a", "bé"],
@@ -340,13 +346,38 @@ def test_every_kind_of_feature_has_its_figures():
     assert found["signal"]["count"] == 8
     assert found["signal"]["mean"] == 0.3125
     assert found["signal"]["lengths"] == {"0": lengths}
-    assert found["picture"] == {"lengths": {"bytes": figures([5, 7])}}
+    assert found["picture"] == {
+        "lengths": {"0": lengths, "1": figures([9, 9]), "bytes": figures([25, 27])}
+    }
     assert found["parts"]["count"] == 3
     assert found["parts"]["lengths"] == {"0": lengths}
     assert found["words"]["lengths"]["bytes"]["max"] == 3
     assert found["words"]["lengths"]["bytes"]["count"] == 4
     assert found["small"]["max"] == 3
     assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize("other", [b"GIF89a", picture(0, 5), b""])
+def test_sizes_of_pictures_are_left_out_unless_all_are_known(other):
+    schema = Schema({"x": Feature("uint8", (None, None, 1), "png")})
+    pictures, more = [picture(2, 3), picture(4, 3)], [picture(1, 8)]
+    whole, part = Statistics(schema), Statistics(schema)
+    whole.add([{"x": data} for data in (*pictures, *more)])
+    part.add([{"x": data} for data in (*pictures, other)])
+    sizes = {"0": figures([2, 4, 1]), "1": figures([3, 3, 8])}
+    assert whole.to_json()["x"]["lengths"].items() >= sizes.items()
+    assert [*part.to_json()["x"]["lengths"]] == ["bytes"]
+    # Also if an earlier version, which counts no sizes, has counted a part of the records.
+    old = json.loads(json.dumps(whole.to_json()))
+    old["x"]["lengths"] = {"bytes": old["x"]["lengths"]["bytes"]}
+    whole.add_json(old, 3, whole.remarks)
+    assert [*whole.to_json()["x"]["lengths"]] == ["bytes"]
+
+
+def test_only_the_sizes_that_a_feature_leaves_open_are_counted():
+    schema = Schema({"x": Feature("uint8", (2, None, 1), "png")})
+    found = statistics_of([{"x": picture(2, 3)}, {"x": picture(2, 5)}], schema).to_json()
+    assert found["x"]["lengths"] == {"1": figures([3, 5]), "bytes": figures([24, 24])}
 
 
 def test_complex_numbers_have_no_figures(recwarn):

@@ -20,21 +20,25 @@ from readers.format.manifest import Manifest
 from tests.end_to_end.test_readme import blocks
 from tests.support.checkout import ROOT
 from tests.support.datasets import folder_of, records_of, rejects_of
+from tests.support.images import encoded
 
 SCHEMA = Schema(
     {
         "x": Feature("float32", (None, 2)),
+        "picture": Feature("uint8", (None, None, 1), "png"),
         "name": Feature("string"),
         "label": Feature("int64"),
         "key": Feature("string"),
     }
 )
 
+PICTURES = [encoded(np.zeros((2, width), np.uint8), "PNG") for width in (3, 4)]
+
 
 def record(n):
     """A pair of a key and features, which does not fit the schema if `n` is negative."""
     x = np.full((n % 5, 2), n, np.float32 if n >= 0 else np.float64)
-    return f"r{n}", {"x": x, "name": f"n{n}", "label": n % 3}
+    return f"r{n}", {"x": x, "picture": PICTURES[n % 2], "name": f"n{n}", "label": n % 3}
 
 
 def contents(directory):

@@ -180,6 +180,38 @@ def test_a_record_that_differs_from_the_statistics_is_an_error(tmp_path):
         list(readers.as_numpy(tmp_path, batch_size=2))
 
 
+@pytest.mark.parametrize("count", [3, 4])
+def test_sizes_of_some_pictures_are_not_those_of_all(tmp_path, count):
+    """An earlier version, which counts no sizes of pictures, may have appended the others."""
+    rows = [{"image": picture(10, 20, n), "label": n} for n in range(4)]
+    write_dataset(tmp_path, PHOTOS, {"train": [rows]})
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    lengths = {
+        str(n): {"count": count, "min": size, "max": size} for n, size in enumerate((10, 20))
+    }
+    manifest["splits"]["train"]["statistics"] = {"image": {"lengths": lengths}}
+    (tmp_path / "manifest.json").write_bytes(manifest_bytes(manifest))
+    if count == 4:
+        assert next(readers.as_numpy(tmp_path, 4))["image"].shape == (4, 10, 20, 3)
+        return
+    with pytest.raises(ValueError, match=r"'image' has the shape \[None, None, 3\], where None is"):
+        readers.as_numpy(tmp_path, 4)
+
+
+def test_a_picture_that_differs_from_the_statistics_is_an_error(tmp_path):
+    rows = [{"image": picture(10, 20 - n // 3, n), "label": n} for n in range(4)]
+    write_dataset(tmp_path, PHOTOS, {"train": [rows]})
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    lengths = {str(n): {"min": size, "max": size} for n, size in enumerate((10, 20))}
+    manifest["splits"]["train"]["statistics"] = {"image": {"lengths": lengths}}
+    (tmp_path / "manifest.json").write_bytes(manifest_bytes(manifest))
+    message = (
+        r"record 3 at byte \d+: feature 'image' .* expected \[10, 20, 3\], found \[10, 19, 3\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        list(readers.as_numpy(tmp_path, 4))
+
+
 def test_a_mixture_is_dense_if_all_its_datasets_have_the_same_sizes(tmp_path):
     paths = [tmp_path / name for name in "abc"]
     for path, size in zip(paths, (3, 3, 4), strict=True):
