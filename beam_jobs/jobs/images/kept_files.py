@@ -26,8 +26,9 @@ _JPEG_IN_ORDER = re.compile(
 # EXIF, texts (XMP among them) and times.
 _METADATA_CHUNKS = (b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"tIME")
 
-# A marker of a JPEG; among the pixels, a byte FF is followed by 0, and restarts are numbered from D0 to D7.
-_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
+# A marker of a JPEG; among the pixels, a byte FF is followed by 0, and restarts are numbered from D0 to D7. The bytes
+# FF with which a marker may be padded are left to the part before it: `\xff+` takes quadratic time in a run of them.
+_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])", re.DOTALL)
 
 _END, _PIXELS, _COMMENT, _APPLICATIONS = 0xD9, 0xDA, 0xFE, range(0xE0, 0xF0)
 

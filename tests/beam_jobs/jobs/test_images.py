@@ -17,6 +17,7 @@ import beam_jobs
 import readers
 from beam_jobs.errors import RejectError, UsageError
 from beam_jobs.jobs.images.image_job import ImageJob
+from beam_jobs.jobs.images.kept_files import kept_file
 from beam_jobs.jobs.images.pixels import parse_image_size
 from beam_jobs.sources.inputs import Inputs
 from beam_jobs.sources.labels import Labels
@@ -330,6 +331,14 @@ def test_damaged_pixels_that_look_like_metadata_are_kept():
     data[-500:-498] = b"\xff\xe1"
     stripped = stored(dataclasses.replace(job(encoding="source"), strip_metadata=True), bytes(data))
     assert stripped == data
+
+
+def test_a_run_of_one_byte_takes_linear_time_and_padding_of_markers_is_kept():
+    data = encoded(smooth(), "JPEG")
+    run = data[:-2] + b"\xff" * 4_000_000 + b"\0" + data[-2:]  # Hours, if the time were quadratic.
+    assert kept_file(run + b"more", False) == run
+    padded = data[:2] + b"\xff" * 9 + data[2:]
+    assert kept_file(padded, False) == kept_file(padded, True) == padded
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
