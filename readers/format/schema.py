@@ -56,7 +56,8 @@ class Feature(Spec):
             between records. For `sequence`, the first dimension counts the arrays and the others
             are the shape of each; for `… steps`, the first dimension counts the steps.
         encoding: How the value is stored: `tensor`, `list`, `raw`, `zlib`, `zlib_shuffled`, `text`,
-            `jpeg`, `png`, `source` or `sequence`. By default `text` for a single string, `list` for a single number that an Example can hold natively, and `tensor` for
+            `jpeg`, `png`, `source` or `sequence`. By default `text` for a single string, `list` for a
+            single number that an Example can hold natively, and `tensor` for
             everything else. `list steps` is a feature list of a SequenceExample whose steps are
             each encoded as `list`, and so on.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import subprocess
@@ -17,8 +16,8 @@ import pytest
 
 import readers
 from examples.samples import make_samples
-from tests.end_to_end.test_readme import Block, blocks_in
 from tests.support.checkout import ROOT
+from tests.support.pages import Block, blocks_in, run
 
 PAGES = ROOT / "docs" / "moving"
 CELL = re.compile(r"^<tr><td>$(.*?)^</td><td>$(.*?)^</td></tr>$", re.M | re.S)
@@ -52,34 +51,15 @@ class Rows:
 class Runner:
     """Runs blocks in a folder with samples."""
 
-    def __init__(self, folder: Path, python: Path = Path(sys.executable)) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self.folder, self._python = folder, python
         make_samples(folder / "sample_data" / "inputs")
-        programs = [str(python.parent), str(Path(sys.executable).parent), os.environ["PATH"]]
-        self._environment = {
-            **os.environ,
-            "HOME": str(folder),  # Where some keep caches.
-            "PATH": os.pathsep.join(programs),
-            "PYTHONPATH": str(ROOT),
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-            "PYTHONWARNINGS": "ignore",
-        }
 
     def run(self, block: Block, after: str = "") -> str:
         """What a block prints."""
-        program = self.folder / "program"
-        program.write_text(block.text + after)
-        how = {"bash": ["bash", "-euo", "pipefail"], "python": [str(self._python)]}
-        done = subprocess.run(
-            [*how[block.language], program],
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, f"{block.text}\n{done.stderr[-3000:]}"
-        return done.stdout
+        # Some packages keep caches at home.
+        more = {"HOME": str(self.folder), "PYTHONWARNINGS": "ignore"}
+        return run(block._replace(text=block.text + after), self.folder, self._python, more)
 
     def write(self, blocks: list[Block]) -> None:
         """Runs blocks that write."""
@@ -167,7 +147,7 @@ def test_tfds(tmp_path):
     manifest = readers.Manifest.read(tmp_path / "shards" / "moved")
     assert manifest.label_names == ("negative", "positive")
     (command,) = re.findall(r"`(beam-shards index [^`]*)`", (PAGES / "tfds.md").read_text())
-    runner.run(Block("bash", command, False, None))
+    runner.run(Block("bash", command))
     assert moved(tmp_path / "old" / "indexed", "text") == records
 
 
@@ -199,7 +179,7 @@ def with_streaming(tmp_path):
     required = ROOT / "benchmarks" / "requirements" / "mds.txt"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     subprocess.run([*pip, "--requirement", required], check=True)
-    return python
+    return str(python)
 
 
 @pytest.mark.frameworks

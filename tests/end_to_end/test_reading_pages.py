@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from examples.samples import make_samples
-from tests.end_to_end.test_readme import Block, blocks, without_accuracy
 from tests.support.checkout import ROOT
+from tests.support.pages import blocks, run, without_accuracy
 
 FOLDER = ROOT / "docs/read"
 PAGES = sorted({path.stem for path in FOLDER.glob("*.md")} - {"performance"})
@@ -21,27 +18,6 @@ PAGES = sorted({path.stem for path in FOLDER.glob("*.md")} - {"performance"})
 FRAMEWORKS = re.compile(r"^(?:import|from) (?:torch|lightning|orbax)|torch_batches", re.M)
 
 STEP = re.compile(r"^hosts \d, step (\d+): loss ([\d.]+)$", re.M)
-
-
-def run(block: Block, folder: Path) -> str:
-    """What a block prints; a program with a name in its first line is only written."""
-    if named := re.match(r"# (\w+\.py)\n", block.text):
-        (folder / named[1]).write_text(block.text, encoding="utf-8")
-        return ""
-    python = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PATH": f"{python}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
-    program = {"bash": ["bash", "-euo", "pipefail"], "python": ["python"]}[block.language]
-    command = [*program, "-c", block.text]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, f"{block.text}\n{done.stderr[-3000:]}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +62,9 @@ def test_the_blocks_with_other_frameworks_run_and_print_their_outputs(folder, pa
 def test_the_program_that_is_killed_has_the_losses_of_the_page_at_every_step(folder):
     printed, shown = [], []
     for block in blocks(FOLDER / "resume.md"):
+        if block.file:  # The next ones run it.
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+            continue
         text = run(block, folder)
         if block.output is not None and STEP.search(block.output):
             printed += STEP.findall(text)

@@ -9,13 +9,9 @@ import functools
 import inspect
 import io
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -28,12 +24,10 @@ from beam_shards import READERS
 from examples.samples import make_samples
 from readers.__main__ import main as readers_main
 from tests.support.checkout import ROOT
+from tests.support.pages import blocks, run, without_accuracy
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 JOBS = ("images", "text", "sensors", "reshard")
-
-# Precedes a block that needs an installation, a cluster or a store; invisible on the page.
-PARSE_ONLY = "<!-- test: parse only -->"
 
 # Pages whose blocks run in order, each page in a folder with only the sample inputs.
 WRITE = (
@@ -53,35 +47,6 @@ RUN = ("README.md", *(f"docs/write/{name}.md" for name in WRITE), "docs/check/ch
 JOB_SERVER = {"--parallelism"}
 
 
-class Block(NamedTuple):
-    """A fenced block of a page, and the output that the page shows after it."""
-
-    language: str
-    text: str
-    parse_only: bool
-    output: str | None
-
-
-def blocks(page: Path) -> list[Block]:
-    """The blocks of a page in order; a `text` block is the output of the block before it."""
-    return blocks_in(page.read_text(encoding="utf-8"))
-
-
-def blocks_in(text: str) -> list[Block]:
-    """The blocks of a page's text."""
-    found: list[Block] = []
-    fence = re.compile(
-        rf"(?P<only>{PARSE_ONLY}\n)?^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```$", re.M | re.S
-    )
-    for match in fence.finditer(text):
-        language, code = match["language"], match["text"]
-        if language == "text" and found:
-            found[-1] = found[-1]._replace(output=code)
-        else:
-            found.append(Block(language, code, bool(match["only"]), None))
-    return found
-
-
 def commands(page: Path) -> list[list[str]]:
     """The commands of the shell blocks of a page, as lists of words."""
     lines = []
@@ -91,41 +56,17 @@ def commands(page: Path) -> list[list[str]]:
     return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
 
 
-def without_accuracy(text: str) -> list[str]:
-    """The lines of an output without what differs between runs: a network's accuracy."""
-    return re.sub(r"(accuracy: )(?:[89]\d|100)%", r"\1", text).splitlines()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
 def test_the_blocks_of_a_page_run_in_order_and_print_its_outputs(name, tmp_path):
-    """A block of Python that begins with the name of a file is saved there, too."""
     make_samples(tmp_path / "sample_data" / "inputs")
-    python = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PATH": f"{python}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
     ran = []
     for block in blocks(ROOT / name):
         if block.parse_only:
             continue
-        if file := re.match(r"# (\w+\.py)\n", block.text):
-            (tmp_path / file[1]).write_text(block.text)
-        program = {"bash": ["bash", "-euo", "pipefail"], "python": ["python"]}[block.language]
-        done = subprocess.run(
-            [*program, "-c", block.text],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, f"{block.text}\n{done.stderr[-3000:]}"
+        printed = run(block, tmp_path)
         if block.output is not None:
-            assert without_accuracy(done.stdout) == without_accuracy(block.output), block.text
+            assert without_accuracy(printed) == without_accuracy(block.output), block.text
             ran.append(block.language)
     assert ({"bash", "python"} if name == "README.md" else {"bash"}) <= set(ran)
 

@@ -17,10 +17,10 @@ from beam_jobs.dataset.lease import leased
 from beam_jobs.plan.placement import hash64
 from examples.samples import make_samples
 from readers.format.manifest import Manifest
-from tests.end_to_end.test_readme import blocks
 from tests.support.checkout import ROOT
 from tests.support.datasets import folder_of, records_of, rejects_of
 from tests.support.images import encoded
+from tests.support.pages import blocks
 
 SCHEMA = Schema(
     {
