@@ -6,6 +6,7 @@ import atexit
 import functools
 import itertools
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -33,8 +34,8 @@ def prefetched(items: Iterator[_Item], count: int) -> Iterator[_Item]:
         room.put(False)
 
     thread = threading.Thread(target=_make, args=(items, made, room, closed), daemon=True)
-    _end_threads_at_exit()
     _CLOSES[thread] = close
+    _end_threads_at_exit("jax" in sys.modules)
     thread.start()
     try:
         while True:
@@ -62,6 +63,8 @@ def _make(
     try:
         while room.get() and not closed.is_set():
             made.put((True, next(items)))
+        # Whoever still waits must not take this for the end of the items.
+        end = RuntimeError("the program ends, so no more is read")
     except StopIteration:
         pass
     except BaseException as error:  # Any error, because somebody waits for an item.
@@ -76,11 +79,11 @@ _CLOSES: dict[threading.Thread, Callable[[], None]] = {}
 
 
 @functools.cache
-def _end_threads_at_exit() -> None:
+def _end_threads_at_exit(with_jax: bool) -> None:
     """Ends the threads before JAX ends, in whose code an interpreter that ends would abort them.
 
-    It is called when the first thread starts: functions that are registered later run earlier, and JAX
-    is imported by then.
+    Functions that are registered later run earlier, so it is called when the first thread starts, and when the first one
+    starts after JAX was imported.
     """
     atexit.register(_end_threads)
 
@@ -90,7 +93,7 @@ def _end_threads() -> None:
     for close in threads.values():
         close()
     until = time.monotonic() + 5
-    for thread in threads:
+    for thread in filter(threading.Thread.is_alive, threads):
         thread.join(max(0.0, until - time.monotonic()))
 
 

@@ -166,15 +166,36 @@ def test_items_are_made_ahead_in_order_and_no_further_than_asked() -> None:
     assert list(mapped_ahead(make, range(3), 1)) == [0, 2, 4]
 
 
-def test_threads_end_before_what_was_imported_earlier():
-    """JAX ends in a function of `atexit`, and aborts a process whose threads are in its code afterwards."""
-    program = """
-import atexit, itertools, threading, time
-atexit.register(lambda: print(threading.active_count()))
+def printed(program: str) -> str:
+    """What a program prints that can start `endless()` items, prefetched."""
+    start = """
+import atexit, itertools, sys, threading, time
 from readers.batches.prefetch import prefetched
-slow = (time.sleep(0.05) or n for n in itertools.count())
-items = prefetched(slow, 2)
-assert next(items) == 0
+def endless():
+    items = prefetched((time.sleep(0.05) or n for n in itertools.count()), 2)
+    assert next(items) == 0
+    return items
 """
-    command = [sys.executable, "-c", program]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "1\n"
+    command = [sys.executable, "-c", start + program]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("earlier", ["", "others = endless()\n"])
+def test_threads_end_before_jax_whenever_it_was_imported(earlier):
+    """JAX ends in a function of `atexit`, and aborts a process whose threads are in its code afterwards."""
+    count = "sys.modules['jax'] = None; atexit.register(lambda: print(threading.active_count()))\n"
+    assert printed(f"{earlier}{count}items = endless()") == "1\n"
+
+
+def test_items_that_end_with_the_program_raise_an_error():
+    """A loop in a function of `atexit`, or in a daemon thread, must not take it for the end of an epoch."""
+    program = """
+def read():
+    try:
+        print(len([*items]))
+    except RuntimeError as error:
+        print(error)
+atexit.register(read)
+items = endless()
+"""
+    assert printed(program) == "the program ends, so no more is read\n"
