@@ -141,7 +141,7 @@ def _job(path: str, typed: str, stated: str) -> str:
         )
     if stated not in ("", job):
         raise UsageError(
-            f"{path}: it is for the job {stated}, and the command is {job}; type {stated}, or name another one"
+            f"{path}: it is for the job {stated}, and the command is {job}; type {stated}, or name another file"
         )
     return job
 

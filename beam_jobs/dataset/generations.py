@@ -40,7 +40,7 @@ from beam_jobs.storage.atomic import (
 )
 from beam_jobs.storage.files import content_of, read_bytes
 from beam_jobs.storage.paths import refuse_links
-from readers.format.display import counted
+from readers.format.display import first_names
 from readers.format.lookup.stored_keys import StoredKeys
 from readers.format.manifest import (
     GENERATIONS,
@@ -61,6 +61,11 @@ _OF_A_JOB = re.compile(
     rf"[0-9a-f]{{8}}/(([^/]+/)?[^/]+({DONE}|\.tfrecord(\.index)?)|[^/]+\.(gone|rows)|rejects/[^/]+\.jsonl"
     r"|vocabulary\.txt|tokenizer\.json|groups)"
 )
+
+_TAGGED = "a dataset with a tag is not replaced, because other datasets may read it"
+
+# So many are named in an error.
+_MOST_TAGS = 3
 
 # A path in the folder of a job or a command.
 IN_FOLDER = re.compile(r"[0-9a-f]{8}/")
@@ -112,6 +117,11 @@ class State(NamedTuple):
     def generations(self) -> list[int]:
         """The numbers of the generations."""
         return sorted(int(name[1]) for name in map(_GENERATION.fullmatch, self.sizes) if name)
+
+    @property
+    def tags(self) -> list[str]:
+        """The files of the tags."""
+        return sorted(name for name in self.sizes if folder_of(name) == TAGS)
 
 
 def state_of(directory: str, in_place: bool = False) -> State:
@@ -186,10 +196,10 @@ def begun(output: Output, repeats: bool = False, cleans: bool = True) -> Output:
             raise UsageError(
                 f"--output {output.directory}: {min(card)} describes the dataset that would be replaced; move it away"
             )
-        if tags := [name for name in state.sizes if folder_of(name) == TAGS]:
+        if state.tags:
             raise UsageError(
-                f"--output {output.directory}: {counted(len(tags), 'tag')} such as {min(tags)} would lose "
-                "their generations, which other datasets may read; delete them, or name another directory"
+                f"--output {output.directory}: {_TAGGED}; delete {first_names(state.tags, _MOST_TAGS)}, or name another "
+                "directory"
             )
         return output
     if cleans:
@@ -225,8 +235,8 @@ def _appending(output: Output, append: Append, parent: Manifest) -> Output:
     found = renamed_schema(output.schema, output.feature_names)
     if found and found != parent.schema:
         raise UsageError(
-            f"the records have other features than {place}, the first is {parent.schema.difference(found)}; write "
-            "them with the same flags, or to another directory"
+            f"the records have other features than {place}; the first that differs is "
+            f"{parent.schema.difference(found)}; write them with the same flags, or to another directory"
         )
     if output.placement.splits.names != tuple(parent.splits):
         raise UsageError(f"{place} has the splits {', '.join(parent.splits)}")
@@ -316,6 +326,11 @@ def commit(output: Holder, manifest: Manifest, before: State) -> None:
     )
     if max(before.generations, default=0) > manifest.generation:
         raise too_late  # The generation of this number has been replaced, and its manifest deleted.
+    if before.tags and before.generations and not manifest.ancestors and name not in before.sizes:
+        raise DataError(
+            f"--output {directory}: it got a tag while this job ran, and {_TAGGED}; delete "
+            f"{first_names(before.tags, _MOST_TAGS)}, and run it again, or name another directory"
+        )
     # A purge deletes what is unfinished if it believes that this run is dead.
     if lost := sorted(filter(IN_FOLDER.match, new - before.sizes.keys())):
         raise DataError(f"{directory}: another command deleted {lost[0]}; run this one again")

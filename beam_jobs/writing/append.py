@@ -74,7 +74,8 @@ def _of_both(
     """
     if (both := renamed_schema(schema, output.feature_names)) != before.schema:
         raise DataError(
-            f"the records have other features than the dataset, the first is {before.schema.difference(both)}"
+            "the records have other features than the dataset; the first that differs is "
+            f"{before.schema.difference(both)}"
         )
     found = {}
     for number, split in enumerate(before.splits.values()):

@@ -187,8 +187,8 @@ def _joined(paths: Sequence[object], plans: Sequence[Plan]) -> Plan:
     for path, plan in zip(paths, plans, strict=True):
         if plan.schema != first.schema:
             raise ValueError(
-                f"{path} has other features than {paths[0]}, the first is {first.schema.difference(plan.schema)}; "
-                "choose features that both have with columns="
+                f"{path} has other features than {paths[0]}; the first that differs is "
+                f"{first.schema.difference(plan.schema)}; choose features that both have with columns="
             )
         for name in first.schema:
             if (found := plan.meanings.get(name)) != (expected := first.meanings.get(name)):

@@ -210,8 +210,26 @@ def test_a_dataset_is_replaced_by_the_next_generation(tmp_path):
 def test_a_generation_with_a_tag_is_not_replaced(tmp_path):
     written(output_of(tmp_path), "0123abcd")
     write(tmp_path, "tags/paper", "tags/select-0123abcd")
-    with pytest.raises(UsageError, match="2 tags such as tags/paper would lose their generations"):
+    with pytest.raises(UsageError, match="delete tags/paper, tags/select-0123abcd, or name"):
         begun(replace(output_of(tmp_path), overwrite=True))
+
+
+def test_a_generation_that_got_a_tag_while_a_job_ran_is_not_replaced(tmp_path):
+    written(output_of(tmp_path), "0123abcd")
+    slow = begun(replace(output_of(tmp_path), overwrite=True))
+    prepare(slow, "slow", "ffffffff")
+    write(tmp_path, "tags/paper", *(f"ffffffff/{name}" for name in (NOTE, SHARD, f"{SHARD}.index")))
+    with pytest.raises(
+        DataError, match=r"it got a tag while this job ran.* delete tags/paper, and run"
+    ):
+        commit(slow, manifest_of(slow, "ffffffff"), state_of(str(tmp_path)))
+    assert Manifest.read(tmp_path).shards[0].path.startswith("0123abcd/")
+    (tmp_path / "tags/paper").unlink()
+    commit(slow, manifest_of(slow, "ffffffff"), state_of(str(tmp_path)))
+    write(tmp_path, "tags/paper")
+    # A runner may call it again.
+    commit(slow, manifest_of(slow, "ffffffff"), state_of(str(tmp_path)))
+    assert Manifest.read(tmp_path).shards[0].path.startswith("ffffffff/")
 
 
 def test_of_two_jobs_the_second_to_commit_ends_with_one_line(tmp_path):

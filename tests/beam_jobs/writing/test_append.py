@@ -156,7 +156,9 @@ def test_what_does_not_suit_the_dataset_is_an_error(tmp_path, how, message):
     add(tmp_path, ["a", "b"])
     with pytest.raises(UsageError, match=message):
         add(tmp_path, ["c"], append=True, **how)
-    with pytest.raises(UsageError, match=r"records have other features than .* the first is '"):
+    with pytest.raises(
+        UsageError, match=r"records have other features than .*; the first that differs is '"
+    ):
         write(
             [{"y": 1}], tmp_path, Schema({"y": ("int64", ())}), splits=SPLITS, seed=5, append=True
         )

@@ -74,7 +74,8 @@ class Draw:
         records = in_order(self._records(numbers, ()))
 
         def effect(now: State, begun: State) -> State:
-            if (begun.newest and not overwrite) or begun.tags or now.newest != begun.newest:
+            tagged = begun.tags or now.tags
+            if (begun.newest and not overwrite) or tagged or now.newest != begun.newest:
                 raise Refused
             new = Seen.of(records)
             return State(now.newest + 1, {now.newest + 1: new}, now.tags)

@@ -55,7 +55,8 @@ def test_a_list_of_datasets_is_read_one_after_another(tmp_path):
     chosen = readers.Schema({"id": ("int64",)})
     assert ids(readers.as_numpy(paths, batch_size=8, schema=chosen)) == expected
     with pytest.raises(
-        ValueError, match=r"signals has other features than .*a, the first is .*choose feature"
+        ValueError,
+        match=r"signals has other features than .*a; the first that differs is .*choose feature",
     ):
         readers.as_numpy([one, write_signals(tmp_path / "signals")], batch_size=8)
     (shard,) = one.glob("val*.tfrecord")
