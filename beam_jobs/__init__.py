@@ -14,7 +14,7 @@ Example:
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
@@ -78,4 +78,7 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    # `help` looks at each of them, and Beam is optional.
+    if importlib.util.find_spec("apache_beam"):
+        return [*__all__]
+    return [name for name in __all__ if name not in ("ReadShards", "WriteShards")]

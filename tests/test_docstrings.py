@@ -4,7 +4,9 @@ import contextlib
 import doctest
 import inspect
 import io
+import pydoc
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -105,3 +107,9 @@ def test_completion_and_star_imports_show_only_public_names(module):
     names = {}
     exec(f"from {module.__name__} import *", names)
     assert {*names} - {"__builtins__"} == {*module.__all__}
+
+
+def test_help_needs_no_beam(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    assert {*beam_jobs.__all__} - {*dir(beam_jobs)} == {"ReadShards", "WriteShards"}
+    assert "write(" in pydoc.render_doc(beam_jobs)
