@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import io
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,6 +46,7 @@ default_role, smartquotes = "code", False  # "--flag" keeps its dashes.
 html_theme, html_title = "furo", f"beam-shards {release}"
 html_static_path, html_css_files = ["site/wide.css"], ["wide.css"]
 html_extra_path = [tempfile.mkdtemp()]  # The sample report.
+atexit.register(shutil.rmtree, html_extra_path[0], ignore_errors=True)
 exclude_patterns = ["conf.py", "site"]
 
 # `./run_local.sh docs all` names the versions that it builds, and the one of this build.
