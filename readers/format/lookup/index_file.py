@@ -171,8 +171,8 @@ class IndexFile(NamedTuple):
         """An error that says that a file is missing, this one or its TFRecord file."""
         if self.outside_of:
             return FileNotFoundError(
-                f"{path}: missing; {self.outside_of} reads this file of another dataset, which was overwritten, "
-                f"purged, moved or deleted since. Delete {self.outside_of}, and run select, merge or index again"
+                f"{path}: missing; {self.outside_of} reads this file of another dataset, which has since been "
+                f"overwritten, purged, moved or deleted. Delete {self.outside_of}, and run select, merge or index again"
             )
         return FileNotFoundError(
             f"{path}: the manifest lists this {what}, but it is missing; {self.advice}"

@@ -116,7 +116,7 @@ def test_a_subset_of_a_dataset_that_is_gone_says_what_to_do(tmp_path, suffix):
     command("select", base, "--where", "label == 1", "--output", sub)
     for path in base.glob(f"*/*.tfrecord{suffix}"):
         path.unlink()
-    gone = rf"photos/.*: missing; {sub} reads this file of another dataset, which was overwritten,"
+    gone = rf"photos/.*: missing; {sub} reads this file of another dataset, which has since been overwritten,"
     with pytest.raises(FileNotFoundError, match=rf"{gone}.* Delete {sub}, and run select"):
         next(readers.as_numpy(sub, 1, split="train", columns=["label"]))
     with pytest.raises(FileNotFoundError, match=r"the manifest lists this .*, but it is missing"):
