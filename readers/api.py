@@ -13,7 +13,7 @@ from readers.batches.planning import plan_of
 from readers.batches.stream import Batches
 from readers.decoders.decoder import Decoder
 from readers.decoders.record_work import Map, RecordFunction
-from readers.hosts import HostShard
+from readers.hosts import HostShard, jax_host
 from readers.order.schedule import Remainder
 from readers.order.state import State
 from readers.shards.cache import Cache
@@ -314,7 +314,7 @@ def jax_batches(
     if shard == "auto":
         import jax
 
-        arguments["shard"] = jax.process_index(), jax.process_count()
+        arguments["shard"] = jax_host((jax.process_index(), jax.process_count()))
     plan, options = plan_of(arguments, strings=False)
     convert = ToJax(plan.schema, options, transform, sharding)
     return Batches(plan, options, convert, prefetch)

@@ -50,6 +50,17 @@ def host_of(shard: Any, workers_share: bool = True) -> Any:
     return host
 
 
+def jax_host(process: Host) -> Host:
+    """The host that JAX names; it warns if JAX knows one process, and this is one of several."""
+    if process[1] == 1:
+        with contextlib.suppress(ValueError):
+            source, (index, count) = _this_host(workers_share=False)
+            if count > 1:
+                found = f"JAX knows only this process, which is {index} of {count}, from {source}"
+                _warn(found, f"({index}, {count})")
+    return process
+
+
 def _this_host(workers_share: bool) -> tuple[str, Host]:
     """The source that is set up, and this host according to it."""
     hosts = ((name, find()) for name, find in _SOURCES.items())

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 import tensorflow as tf
@@ -61,6 +62,30 @@ def test_one_of_several_processes_of_a_launcher_is_warned(monkeypatch, recwarn, 
         with pytest.warns(UserWarning, match=rf"of 4, from {rank}, .* set shard=\(0, 4\)"):
             assert host_of(shard) == (0, 1)
         monkeypatch.delenv(size)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"RANK": "1", "WORLD_SIZE": "2"},
+            "JAX knows only this process, which is 1 of 2, from RANK",
+        ),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, "process 1 of 2, from SLURM_PROCID"),
+    ],
+)
+def test_one_of_several_processes_of_which_jax_does_not_know_is_warned(
+    monkeypatch, environment, message
+):
+    hosts._warn.cache_clear()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.warns(UserWarning, match=rf"{message}.*set shard=\(1, 2\)"):
+        assert hosts.jax_host((0, 1)) == (0, 1)
+    hosts._warn.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert hosts.jax_host((1, 2)) == (1, 2)
 
 
 def test_a_program_without_a_name_is_warned(monkeypatch):
