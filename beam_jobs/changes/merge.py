@@ -14,7 +14,7 @@ from beam_jobs.changes.tag import pin
 from beam_jobs.dataset.changes import Change, changing, with_rows
 from beam_jobs.dataset.output import resolve
 from beam_jobs.errors import UsageError
-from beam_jobs.records.statistics import Statistics
+from beam_jobs.records.statistics import Statistics, are_complete
 from readers.format.features import Features
 from readers.format.lookup.stored import StoredSplit, stored_splits
 from readers.format.manifest import Generation, Manifest, join, open_generation
@@ -61,7 +61,7 @@ def merge(directories: Sequence[str], output: str) -> Manifest:
 
 def _difference(one: Manifest, other: Manifest) -> str:
     """What differs in two datasets that cannot be one; empty if nothing does."""
-    if "select" in (one.operation.get("name"), other.operation.get("name")):
+    if not (are_complete(one) and are_complete(other)):
         return "other statistics, because one is a subset (compact it before),"
     if different := one.schema.difference(other.schema):
         return f"another feature {different}"

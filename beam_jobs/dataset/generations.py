@@ -28,6 +28,7 @@ from beam_jobs.dataset.output import (
 from beam_jobs.dataset.resume import DONE
 from beam_jobs.errors import CompleteError, DataError, JobError, TakenError, UsageError
 from beam_jobs.plan.group_splits import GroupSplits
+from beam_jobs.records.statistics import are_complete
 from beam_jobs.sources.labels import LABEL
 from beam_jobs.storage.atomic import (
     delete_files,
@@ -230,7 +231,7 @@ def _appending(output: Output, append: Append, parent: Manifest) -> Output:
             f"{place} has added features, which new records would need, too: drop them ({drops}), append, and add "
             "them again"
         )
-    if any(split.rows for split in parent.splits.values()):
+    if not are_complete(parent):
         raise UsageError(f"{place} is a part of a dataset: run beam-shards compact {place} first")
     found = renamed_schema(output.schema, output.feature_names)
     if found and found != parent.schema:

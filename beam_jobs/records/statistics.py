@@ -30,6 +30,19 @@ MAX_COUNTED = 100_000
 _CHANNELS = range(2, 65)
 
 
+def are_complete(manifest: Manifest) -> bool:
+    """Whether the statistics of a dataset are of all of its records, unlike those of a subset, whose values are not read."""
+    for split in (split for split in manifest.splits.values() if split.records):
+        for name in manifest.features_of[""]:
+            feature, figures = manifest.schema[name], split.statistics.get(name, {})
+            if any("count" not in lengths for lengths in figures.get("lengths", {}).values()):
+                return False
+            is_number = feature.dtype != "string" and not feature.codec.is_bytes
+            if is_number and feature.is_fixed and 0 not in feature.shape and "count" not in figures:
+                return False
+    return True
+
+
 def channels_of(feature: Feature) -> int:
     """The number of channels with their own statistics; 1 if all values are counted together.
 

@@ -184,3 +184,23 @@ def test_a_history_is_listed(changed, capsys):
     assert f"train {counts[0]} (+{counts[0]} -0), val {counts[1]} (+{counts[1]} -0)" in first
     assert "delete keys=" in second and "select-" in second
     assert newest.count("(+0 -1)") == 1
+
+
+@pytest.mark.parametrize(
+    "kept", ["label == 1", "label != 1"]
+)  # Lists of what is kept, and of what is gone.
+def test_a_subset_is_compact_before_it_is_appended_to_or_merged(tmp_path, kept):
+    base, sub = tmp_path / "photos", tmp_path / "sub"
+    write_living(base, ALL)
+    command("select", base, "--where", kept, "--output", sub)
+    command("delete", sub, "--key", f"k{living(sub)['train'][0]}")
+    with pytest.raises(UsageError, match=f"is a part of a dataset: run beam-shards compact {sub}"):
+        write_living(sub, [200], append=True)
+    with pytest.raises(UsageError, match="because one is a subset"):
+        command("merge", sub, base, "--output", tmp_path / "both")
+    command("compact", sub)
+    write_living(sub, [200], append=True)
+    figures = Manifest.read(sub).splits["train"].statistics["signal"]
+    plain = tmp_path / "plain"
+    write_living(plain, sorted(n for numbers in living(sub).values() for n in numbers))
+    assert figures == Manifest.read(plain).splits["train"].statistics["signal"]
