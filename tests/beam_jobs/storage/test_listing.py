@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.options.pipeline_options import PipelineOptions
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.errors import UsageError
@@ -359,6 +359,8 @@ def test_no_match_is_lost_in_a_folder_that_is_not_looked_into(tree, pattern):
             assert found == sorted(match(f"{folder}/{pattern}"))
 
 
+@example("[b-a]", "a")
+@example("[?-/]", "")
 @given(st.text("ab/*?[]!^-\\.\n", max_size=8), st.text("ab/[]!^-\\.\n", max_size=6))
 @settings(max_examples=300)
 def test_patterns_match_what_beams_filesystems_match(pattern, path):
@@ -367,8 +369,7 @@ def test_patterns_match_what_beams_filesystems_match(pattern, path):
         warnings.simplefilter("ignore")  # Beam leaves a bracket within brackets as it is.
         try:
             expected = bool(re.match(translated, path))
-        except re.error:  # Such as [b-a].
-            with pytest.raises(re.error):
-                paths.matching(pattern)
+        except re.error:  # Of a range such as [b-a], which is empty here, as in fnmatch.
+            assert paths.matching(pattern)
             return
     assert bool(paths.matching(pattern).match(path)) == expected
