@@ -144,7 +144,7 @@ def setup(app: Sphinx) -> None:
 
 
 def _report(app: Sphinx) -> None:
-    """Makes the sample report, in a process of its own: Sphinx has threads, and the job forks."""
+    """Makes the sample report in another process, because Sphinx has threads, and the job forks."""
     page = Path(html_extra_path[0], "sample_report.html")
     subprocess.run([sys.executable, ROOT / "docs/site/sample_report.py", page], check=True)
 

@@ -110,7 +110,7 @@ def changing(
         before = state_of(directory, in_place)  # Raises an error for foreign files.
     except UsageError:
         if first is None:
-            open_generation(directory)  # Its error is better if there is no dataset.
+            open_generation(directory)  # If there is no dataset, its error says so.
         raise
     finish_interrupted(before)
     known = before.manifest

@@ -29,6 +29,8 @@ MAX_COUNTED = 100_000
 # microsecond or two per record.
 _CHANNELS = range(2, 65)
 
+_WITHOUT_NUMBERS = "string", "complex"
+
 
 def are_complete(manifest: Manifest) -> bool:
     """Whether the statistics of a dataset are of all of its records, unlike those of a subset, whose values are not read."""
@@ -37,8 +39,12 @@ def are_complete(manifest: Manifest) -> bool:
             feature, figures = manifest.schema[name], split.statistics.get(name, {})
             if any("count" not in lengths for lengths in figures.get("lengths", {}).values()):
                 return False
-            is_number = feature.dtype != "string" and not feature.codec.is_bytes
-            if is_number and feature.is_fixed and 0 not in feature.shape and "count" not in figures:
+            # Complex numbers have none, and an array of an open size may be empty everywhere.
+            has_values = feature.is_fixed and 0 not in feature.shape
+            is_number = not feature.codec.is_bytes and not feature.dtype.startswith(
+                _WITHOUT_NUMBERS
+            )
+            if has_values and is_number and "count" not in figures:
                 return False
     return True
 

@@ -129,10 +129,16 @@ def test_tfrecords(tmp_path):
     assert moved(tmp_path / "old", "signal") == records
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-def test_grain(tmp_path):
-    page, runner = Rows("grain"), Runner(tmp_path)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("grain", marks=[pytest.mark.slow, pytest.mark.ci]),
+        pytest.param("webdataset", marks=pytest.mark.frameworks),
+        pytest.param("litdata", marks=pytest.mark.frameworks),
+    ],
+)
+def test_pictures_that_were_moved(tmp_path, name):
+    page, runner = Rows(name), Runner(tmp_path)
     records = both_sides(runner, page)
     runner.write(page.moving)
     assert moved(tmp_path / "shards" / "moved", "image") == records
@@ -149,22 +155,6 @@ def test_tfds(tmp_path):
     (command,) = re.findall(r"`(beam-shards index [^`]*)`", (PAGES / "tfds.md").read_text())
     runner.run(Block("bash", command))
     assert moved(tmp_path / "old" / "indexed", "text") == records
-
-
-@pytest.mark.frameworks
-def test_webdataset(tmp_path):
-    page, runner = Rows("webdataset"), Runner(tmp_path)
-    records = both_sides(runner, page)
-    runner.write(page.moving)
-    assert moved(tmp_path / "shards" / "moved", "image") == records
-
-
-@pytest.mark.frameworks
-def test_litdata(tmp_path):
-    page, runner = Rows("litdata"), Runner(tmp_path)
-    records = both_sides(runner, page)
-    runner.write(page.moving)
-    assert moved(tmp_path / "shards" / "moved", "image") == records
 
 
 @pytest.fixture

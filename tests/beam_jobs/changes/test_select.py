@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, equal_to
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import readers
-from beam_jobs import ReadShards
+from beam_jobs import ReadShards, write
 from beam_jobs.__main__ import main as jobs
 from beam_jobs.errors import UsageError
 from beam_jobs.pipeline import read_shards
@@ -204,3 +205,11 @@ def test_a_subset_is_compact_before_it_is_appended_to_or_merged(tmp_path, kept):
     plain = tmp_path / "plain"
     write_living(plain, sorted(n for numbers in living(sub).values() for n in numbers))
     assert figures == Manifest.read(plain).splits["train"].statistics["signal"]
+
+
+def test_a_dataset_whose_features_have_no_statistics_is_no_subset(tmp_path):
+    schema = readers.Schema({"z": ("complex64", [2]), "none": ("float32", [0])})
+    for n in range(2):
+        records = {f"{n}": {"z": np.ones(2, np.complex64), "none": np.zeros(0, np.float32)}}
+        manifest = write(records.items(), tmp_path / "d", schema, append=n > 0)
+    assert manifest.splits["train"].records == 2
